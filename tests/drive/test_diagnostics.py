@@ -26,7 +26,7 @@ def error(summary: str, detail: str = "") -> Diagnostic:
 
 
 def test_place_comes_first_and_detail_below() -> None:
-    found = diagnostics.parse(
+    diagnostic = diagnostics.parse(
         {
             "severity": "error",
             "summary": "Invalid CIDR",
@@ -35,7 +35,7 @@ def test_place_comes_first_and_detail_below() -> None:
             "range": {"filename": "modules/network/main.tf", "start": {"line": 7}},
         }
     )
-    first, *details = diagnostics.readable(found, FOLDER).splitlines()
+    first, *details = diagnostics.readable(diagnostic, FOLDER).splitlines()
     assert first.startswith("build/lab/terraform/modules/network/main.tf:7: module.a.aws_subnet.b: ")
     assert details == ["  first", "", "  second"]
 
@@ -52,7 +52,7 @@ def test_each_thing_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "diagnostic",
     [
         error("Module not installed", 'Run "terraform init" to install all modules.'),
         error('Backend initialization required, please run "terraform init"'),
@@ -60,15 +60,18 @@ def test_each_thing_is_said_once() -> None:
         error("Required plugins are not installed", "run:\n  tofu init"),
     ],
 )
-def test_what_init_mends(found: Diagnostic) -> None:
-    assert diagnostics.is_init_needed(found)
+def test_what_init_mends(diagnostic: Diagnostic) -> None:
+    assert diagnostics.is_init_needed(diagnostic)
     assert not diagnostics.is_init_needed(error("Invalid CIDR"))
 
 
 def test_guarded_things_are_named_once() -> None:
     detail = "Resource module.a.aws_eip.b has lifecycle.prevent_destroy set, but the plan calls …"
-    found = [error("Instance cannot be destroyed", detail), error("Instance cannot be destroyed", detail)]
-    assert diagnostics.prevented(found) == ("module.a.aws_eip.b",)
+    diagnostic = [
+        error("Instance cannot be destroyed", detail),
+        error("Instance cannot be destroyed", detail),
+    ]
+    assert diagnostics.prevented(diagnostic) == ("module.a.aws_eip.b",)
 
 
 def test_credentials_lead_to_the_doctor() -> None:

@@ -80,9 +80,9 @@ EMBEDDED = [sys.executable, "-P", "-m", "infra.drive.embedded_terraform"]
 
 
 def test_embedded_engine_is_the_last_resort() -> None:
-    found = find_engine({"PATH": ""})
-    assert found.name == "embedded"
-    assert parse_version(found.version) >= (1, 6)
+    engine = find_engine({"PATH": ""})
+    assert engine.name == "embedded"
+    assert parse_version(engine.version) >= (1, 6)
 
 
 def test_embedded_engine_keeps_streams_and_exit_codes_apart(tmp_path: Path) -> None:

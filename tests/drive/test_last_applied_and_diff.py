@@ -22,10 +22,10 @@ def test_the_last_apply_is_remembered(tmp_path: Path) -> None:
     assert last_applied.recall(folders) is None
     last_applied.remember(folders, BEFORE, {"spec": "1"})
     last_applied.remember(folders, AFTER | {"crlf": "a\r\nb"}, {"spec": "2"})
-    found = last_applied.recall(folders)
-    assert found is not None
-    assert found.files == AFTER | {"crlf": "a\r\nb"}
-    assert found.about == {"spec": "2"}
+    memory = last_applied.recall(folders)
+    assert memory is not None
+    assert memory.files == AFTER | {"crlf": "a\r\nb"}
+    assert memory.about == {"spec": "2"}
     last_applied.forget(folders)
     assert last_applied.recall(folders) is None
 
@@ -46,13 +46,13 @@ def test_killed_while_remembering(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         patch.setattr(Path, "rename", rename)
         with pytest.raises(KeyboardInterrupt):
             last_applied.remember(folders, AFTER, {})
-    found = last_applied.recall(folders)
-    assert found is not None
-    assert found.files == BEFORE
+    memory = last_applied.recall(folders)
+    assert memory is not None
+    assert memory.files == BEFORE
     last_applied.remember(folders, AFTER, {})
-    found = last_applied.recall(folders)
-    assert found is not None
-    assert found.files == AFTER
+    memory = last_applied.recall(folders)
+    assert memory is not None
+    assert memory.files == AFTER
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_a_damaged_memory_is_told(tmp_path: Path, file: str, left: bytes) -> Non
 
 
 def test_diff_counts_and_names() -> None:
-    found = diff(BEFORE, AFTER)
-    assert [(one.path, one.kind, one.added, one.removed) for one in found.files] == [
+    changes = diff(BEFORE, AFTER)
+    assert [(one.path, one.kind, one.added, one.removed) for one in changes.files] == [
         ("a.tf", "changed", 2, 1),
         ("b.tf", "removed", 0, 1),
         ("c/d.tf", "added", 1, 0),
     ]
     assert not diff(BEFORE, BEFORE)
-    assert text(found).splitlines()[-1].endswith("; +3 -2 lines")
-    assert to_json(found)["files"][0]["kind"] == "changed"
-    assert "\x1b[" not in text(found)
-    assert "\x1b[32m+new\x1b[0m" in text(found, colour=True)
+    assert text(changes).splitlines()[-1].endswith("; +3 -2 lines")
+    assert to_json(changes)["files"][0]["kind"] == "changed"
+    assert "\x1b[" not in text(changes)
+    assert "\x1b[32m+new\x1b[0m" in text(changes, colour=True)
     assert "empty (empty)" in text(diff({}, {"empty": ""}))
 
 

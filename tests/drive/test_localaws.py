@@ -73,14 +73,16 @@ def test_the_next_one_has_the_same_port_and_an_empty_cloud(server: Server, folde
 
 
 def test_two_at_once_start_one(folder: Path) -> None:
-    found: list[Server] = []
-    threads = [threading.Thread(target=lambda: found.append(localaws.start(folder, "lab"))) for _ in range(3)]
+    servers: list[Server] = []
+    threads = [
+        threading.Thread(target=lambda: servers.append(localaws.start(folder, "lab"))) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 3
-    assert len(set(found)) == 1
+    assert len(servers) == 3
+    assert len(set(servers)) == 1
 
 
 def test_a_stranger_on_its_port_is_not_taken_for_it(server: Server, folder: Path) -> None:

@@ -46,8 +46,8 @@ def test_nested_values_are_named_by_path() -> None:
             "replace_paths": [["rule", 1, "port"]],
         }
     )
-    told = [(one.path, one.before, one.after, one.replaces) for one in plan.changes[0].attributes]
-    assert told == [
+    attributes = [(one.path, one.before, one.after, one.replaces) for one in plan.changes[0].attributes]
+    assert attributes == [
         ("id", "i", UNKNOWN, False),
         ("ids", ["x"], ["x", "y"], False),
         ("rule[1].port", 2, 9, True),
@@ -75,8 +75,8 @@ def test_a_tag_of_a_group_is_named_by_its_key_wherever_it_stands() -> None:
             "replace_paths": [["tag", 0, "value"]],
         }
     )
-    told = [(one.path, one.before, one.after, one.replaces) for one in plan.changes[0].attributes]
-    assert told == [
+    attributes = [(one.path, one.before, one.after, one.replaces) for one in plan.changes[0].attributes]
+    assert attributes == [
         ("tag[team].value", "vision", "speech", True),
         ("tag[old]", tag("old", "x"), None, False),
         ("tag[secret].value", SENSITIVE, SENSITIVE, False),

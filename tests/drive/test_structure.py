@@ -27,22 +27,22 @@ def user_data(**facts: Any) -> str:
 
 
 def test_a_region_more_in_a_policy() -> None:
-    found = difference(policy("us-west-2"), policy("us-west-2", "eu-central-1"))
-    assert found is not None
-    assert (found.added, found.removed) == (("eu-central-1",), ())
-    assert found.names.endswith(" eu-central-1")
-    assert found.lines == (
+    changes = difference(policy("us-west-2"), policy("us-west-2", "eu-central-1"))
+    assert changes is not None
+    assert (changes.added, changes.removed) == (("eu-central-1",), ())
+    assert changes.names.endswith(" eu-central-1")
+    assert changes.lines == (
         'Statement[LookUp].Condition.StringEquals.aws:RequestedRegion: + "eu-central-1"',
         'Statement[ReadOwnSecrets].Resource: + "arn:aws:ssm:eu-central-1:123456789012:parameter/a/*"',
     )
 
 
 def test_user_data_is_read_through_base64_yaml_and_json() -> None:
-    found = difference(
+    changes = difference(
         user_data(pool="gpu", labels={"a": 1, "b": [1]}), user_data(pool="gpu", labels={"a": 2, "b": [1]})
     )
-    assert found is not None
-    assert found.lines == ("write_files[/etc/causeway/node.json].content.labels.a: 1 → 2",)
+    assert changes is not None
+    assert changes.lines == ("write_files[/etc/causeway/node.json].content.labels.a: 1 → 2",)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_what_is_not_a_structure_is_not_taken_for_one(before: object, after: obj
 
 
 def test_a_statement_that_is_gone_and_one_that_is_new() -> None:
-    found = difference(policy("us-west-2"), policy("us-west-2", sid="See"))
-    assert found is not None
-    assert [line.split(":")[0] + ":" + line.split(":")[1][:2] for line in found.lines] == [
+    changes = difference(policy("us-west-2"), policy("us-west-2", sid="See"))
+    assert changes is not None
+    assert [line.split(":")[0] + ":" + line.split(":")[1][:2] for line in changes.lines] == [
         "Statement[LookUp]: -",
         "Statement[See]: +",
     ]

@@ -45,8 +45,8 @@ class Prices:
 
 
 def shown(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((DATA / f"plan_{name}.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((DATA / f"plan_{name}.json").read_text())
+    return document
 
 
 def plan(name: str) -> Plan:
@@ -166,32 +166,32 @@ def test_what_a_person_reads(messages: Messages) -> None:
 @pytest.mark.parametrize(("multi_az", "zones"), [(False, 1), (True, 2)])
 def test_a_database_costs_its_zones_and_a_disk_that_grows(multi_az: bool, zones: int) -> None:
     sizes = {"allocated_storage": 20, "max_allocated_storage": 100, "multi_az": multi_az}
-    found = money(resources(("aws_db_instance", {"instance_class": "db.t4g.small", **sizes})))
-    assert found.after.low == pytest.approx(zones * (0.03 * cost.HOURS + 2))
-    assert found.after.high == pytest.approx(zones * (0.03 * cost.HOURS + 10))
+    costs = money(resources(("aws_db_instance", {"instance_class": "db.t4g.small", **sizes})))
+    assert costs.after.low == pytest.approx(zones * (0.03 * cost.HOURS + 2))
+    assert costs.after.high == pytest.approx(zones * (0.03 * cost.HOURS + 10))
     unknown = money(resources(("aws_db_instance", {"instance_class": "db.x9.large", **sizes})))
     assert unknown.unknown == ("db.x9.large in us-west-2",)
 
 
 def test_json_is_complete_and_keeps_secrets() -> None:
-    told = json.dumps(summary.to_json(plan("second"), environment="lab", cost=money(shown("second"))))
+    text = json.dumps(summary.to_json(plan("second"), environment="lab", cost=money(shown("second"))))
     assert "secret of" in json.dumps(shown("second"))  # Terraform prints them
-    assert "secret of" not in told + repr(plan("second"))
-    back = json.loads(told)
-    assert back["counts"] == {"added": 4, "changed": 3, "replaced": 6, "destroyed": 2}
-    assert back["sites"]["eu-west-1"]["replaced"] == 5
-    assert len(back["protected"]) == 3
-    assert back["cost"]["unknown"] == ["p9.huge in us-west-2"]
-    assert back["cost"]["dated"] == "2026-10-01"
+    assert "secret of" not in text + repr(plan("second"))
+    summarised = json.loads(text)
+    assert summarised["counts"] == {"added": 4, "changed": 3, "replaced": 6, "destroyed": 2}
+    assert summarised["sites"]["eu-west-1"]["replaced"] == 5
+    assert len(summarised["protected"]) == 3
+    assert summarised["cost"]["unknown"] == ["p9.huge in us-west-2"]
+    assert summarised["cost"]["dated"] == "2026-10-01"
     [change] = summary.to_json(parse({"resource_changes": policies("a")}, {}), environment="lab")["changes"]
     assert len(change["attributes"][0]["difference"]) == 2
     lasting = summary.to_json(plan("first"), environment="lab", lasting=plan("second").changes)["lasting"]
-    assert [one["address"] for one in lasting] == [one["address"] for one in back["changes"]]
+    assert [one["address"] for one in lasting] == [one["address"] for one in summarised["changes"]]
 
 
 def test_cost_of_each_half_by_hand() -> None:
-    found = money(shown("second"))
-    before, after = found.sites["us-west-2"]
+    costs = money(shown("second"))
+    before, after = costs.sites["us-west-2"]
     fixed = (0.05 + 0.005) * 730
     cpu, gpu, disk = 0.2 * 730, 3.0 / 2 * 730, 100 * 0.08
     assert before.low == pytest.approx(fixed + 1 * (cpu + disk))
@@ -200,14 +200,14 @@ def test_cost_of_each_half_by_hand() -> None:
     assert after.low == pytest.approx(fixed + master + 2 * (cpu + disk))
     # The type that has no price is named; its disks are counted.
     assert after.high == pytest.approx(fixed + master + 8 * (cpu + disk) + 10 * disk)
-    assert found.unknown == ("p9.huge in us-west-2",)
+    assert costs.unknown == ("p9.huge in us-west-2",)
 
 
 def test_group_takes_its_type_from_a_template_that_does_not_exist_yet() -> None:
-    found = money(shown("first"))
-    _, after = found.sites["us-west-2"]
+    costs = money(shown("first"))
+    _, after = costs.sites["us-west-2"]
     assert after.high > 10 * 3.0 / 2 * 730
-    assert found.unknown == ()
+    assert costs.unknown == ()
 
 
 def test_group_with_weights_and_a_base_on_demand() -> None:
@@ -218,10 +218,10 @@ def test_group_with_weights_and_a_base_on_demand() -> None:
         "launch_template": [{"override": [{"instance_type": "m6i.xlarge", "weighted_capacity": "4"}]}],
     }
     group = {"min_size": 0, "max_size": 20, "mixed_instances_policy": [policy]}
-    found = money(resources(("aws_autoscaling_group", group)))
+    costs = money(resources(("aws_autoscaling_group", group)))
     # 20 units: 4 + 25 % of 16 on demand, 12 spot; an instance is 4 units.
-    assert found.after.low == 0
-    assert found.after.high == pytest.approx((8 / 4 * 0.2 + 12 / 4 * 0.1) * 730)
+    assert costs.after.low == 0
+    assert costs.after.high == pytest.approx((8 / 4 * 0.2 + 12 / 4 * 0.1) * 730)
 
 
 def test_group_with_a_launch_configuration_that_bids() -> None:
@@ -232,14 +232,14 @@ def test_group_with_a_launch_configuration_that_bids() -> None:
         "root_block_device": [{"volume_size": 100, "volume_type": "gp3"}],
     }
     group = {"min_size": 1, "max_size": 1, "launch_configuration": "lc"}
-    found = money(resources(("aws_launch_configuration", configuration), ("aws_autoscaling_group", group)))
-    assert found.after.low == pytest.approx(0.1 * 730 + 8)
+    costs = money(resources(("aws_launch_configuration", configuration), ("aws_autoscaling_group", group)))
+    assert costs.after.low == pytest.approx(0.1 * 730 + 8)
 
 
 def test_group_whose_type_nobody_can_tell_is_named() -> None:
-    found = money(resources(("aws_autoscaling_group", {"min_size": 1, "max_size": 1})))
-    assert len(found.unknown) == 1
-    assert found.unknown[0].endswith(" module.us_west_2.aws_autoscaling_group.x0")
+    costs = money(resources(("aws_autoscaling_group", {"min_size": 1, "max_size": 1})))
+    assert len(costs.unknown) == 1
+    assert costs.unknown[0].endswith(" module.us_west_2.aws_autoscaling_group.x0")
 
 
 def test_a_connection_to_a_transit_gateway_is_an_attachment_too() -> None:
@@ -255,7 +255,7 @@ def test_a_connection_to_a_transit_gateway_is_an_attachment_too() -> None:
 
 
 def test_what_has_no_price_is_named_and_gateway_endpoints_are_free() -> None:
-    found = money(
+    costs = money(
         resources(
             ("aws_vpn_connection", {}),
             ("aws_lb", {"load_balancer_type": "network"}),
@@ -264,8 +264,8 @@ def test_what_has_no_price_is_named_and_gateway_endpoints_are_free() -> None:
             ("aws_iam_role", {}),
         )
     )
-    assert found.after.low == found.after.high == pytest.approx(0.05 * 730)
-    assert found.unknown == ("io2 gb in us-west-2", "nlb in us-west-2")
+    assert costs.after.low == costs.after.high == pytest.approx(0.05 * 730)
+    assert costs.unknown == ("io2 gb in us-west-2", "nlb in us-west-2")
 
 
 def test_interface_endpoints_cost_in_every_zone_also_before_their_subnets_exist() -> None:

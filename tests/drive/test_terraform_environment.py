@@ -15,7 +15,7 @@ NAMES = ("GOGC", "TF_LOG_SDK", "TF_LOG_PROVIDER_AWS")
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """The settings that reach a Terraform."""
     monkeypatch.delenv("GOGC", raising=False)
     program = tmp_path / "terraform"
@@ -44,24 +44,24 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
     ],
 )
 def test_a_users_own_settings_of_logs_win(
-    told: Callable[..., list[str]], given: dict[str, str], passed: list[str]
+    settings: Callable[..., list[str]], given: dict[str, str], passed: list[str]
 ) -> None:
-    assert told(given, "show")[1:] == passed
+    assert settings(given, "show")[1:] == passed
 
 
 @pytest.mark.parametrize(("regions", "percent"), [(0, "300"), (3, "300"), (8, "125"), (20, "50"), (30, "50")])
 def test_providers_of_many_regions_collect_more_often(
-    told: Callable[..., list[str]], tmp_path: Path, regions: int, percent: str
+    settings: Callable[..., list[str]], tmp_path: Path, regions: int, percent: str
 ) -> None:
     blocks = [f'provider "aws" {{\n  alias = "r{number}"\n}}\n' for number in range(regions)]
     (tmp_path / "providers.tf").write_text("".join(blocks))
-    assert told(None, "output")[0] == percent
+    assert settings(None, "output")[0] == percent
 
 
 def test_a_plan_is_read_with_fewer_collections_unless_the_user_says_otherwise(
-    told: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    settings: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert told(None, "show")[0] == "800"
+    assert settings(None, "show")[0] == "800"
     monkeypatch.setenv("GOGC", "50")
     (tmp_path / "data").rmdir()
-    assert told(None, "show")[0] == "50"
+    assert settings(None, "show")[0] == "50"
