@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from invoking import Project
 
 SIX_FAULTS = """\
 version: 1
@@ -47,21 +47,11 @@ EXPECTED = [
 
 
 def test_one_validate_names_all_six_faults_with_their_lines(tmp_path: Path) -> None:
-    environments = tmp_path / "environments"
-    environments.mkdir()
-    (environments / "six.yaml").write_text(SIX_FAULTS)
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-m", "invoke", "--search-root", str(root), "validate", "--env", "six"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert (
-        re.findall(r"^environments/six\.yaml:(\d+): (\S+): .* \[(\w+)\]$", done.stderr, re.MULTILINE)
-        == EXPECTED
-    )
-    assert len(done.stderr.splitlines()) == len(EXPECTED)
-    assert "6" in done.stdout
+    project = Project(tmp_path, "six")
+    project.write(SIX_FAULTS)
+    out, err = project.invoke("validate", code=1)
+    findings = [
+        re.fullmatch(r"environments/six\.yaml:(\d+): (\S+): .* \[(\w+)\]", line) for line in err.splitlines()
+    ]
+    assert [finding and finding.groups() for finding in findings] == EXPECTED
+    assert "6" in out

@@ -6,19 +6,16 @@ Chef on the machines is a stand-in: see ``drive/machines/hosts.py``.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from drive.machines.hosts import CHEF, Hosts, running
+from invoking import ROOT, Project
 from machines.deb import with_client
-
-ROOT = Path(__file__).parents[2]
 
 SPEC = """\
 version: 1
@@ -79,18 +76,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 
 def invoke(project: Path, hosts: Hosts, *words: str, code: int = 0, env: str = "racks") -> tuple[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", env],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CAUSEWAY_SSH_CONFIG": str(hosts.config)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout, done.stderr
+    variables = {"CAUSEWAY_SSH_CONFIG": str(hosts.config)}
+    return Project(project, env, variables).invoke(*words, code=code)
 
 
 def test_converge_then_nodes(project: Path, hosts: Hosts) -> None:

@@ -7,14 +7,13 @@ minutes of CPU.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from invoking import Project, forget_settings, on_embedded_aws
 from permissions.recorded import recording
 from settings import forget_settings
 
@@ -22,7 +21,6 @@ from infra.drive import localaws
 from infra.drive.aws import Aws
 from infra.drive.localaws import Server
 
-ROOT = Path(__file__).parents[2]
 BEFORE = """\
 version: 1
 name: tiny
@@ -59,32 +57,22 @@ PLACEMENT = 'module.us_west_2.module.node_pool["tight"].aws_placement_group.this
 
 
 @dataclass(frozen=True)
-class Project:
-    folder: Path
+class Lab:
+    project: Project
     server: Server
     aws: Aws
     key: str
     """A customer-managed key."""
 
     def invoke(self, *words: str, code: int = 0) -> tuple[str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", "tiny"],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=500,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout, done.stderr
+        return self.project.invoke(*words, code=code)
 
     def plan(self, *words: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.invoke("plan", "--json", *words)[0])
         return found
 
     def spec(self, text: str) -> None:
-        (self.folder / "environments" / "tiny.yaml").write_text(text.replace("KEY", self.key))
+        self.project.write(text.replace("KEY", self.key))
 
     def instances(self, region: str, name: str) -> set[str]:
         groups = self.aws.client("autoscaling", region).describe_auto_scaling_groups(
@@ -107,22 +95,17 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     forget_settings(monkeypatch)
-    (tmp_path / "environments").mkdir()
-    aws = (tmp_path / "build" / "tiny" / "state" / "aws").absolute()
-    server = localaws.start(aws, "tiny")
-    clients = Aws(localaws.environment(server, "us-west-2"))
-    key = clients.client("kms", "us-west-2").create_key()["KeyMetadata"]["Arn"]
-    project = Project(tmp_path, server, clients, key)
-    project.spec(BEFORE)
-    yield project
-    localaws.stop(aws)
+    with on_embedded_aws(tmp_path, "tiny", BEFORE) as (project, server):
+        aws = Aws(localaws.environment(server, "us-west-2"))
+        key = aws.client("kms", "us-west-2").create_key()["KeyMetadata"]["Arn"]
+        lab = Lab(project, server, aws, key)
+        lab.spec(BEFORE)
+        yield lab
 
 
-def test_instances_at_work_outlive_edits_of_their_pool(
-    project: Project, request: pytest.FixtureRequest
-) -> None:
+def test_instances_at_work_outlive_edits_of_their_pool(project: Lab, request: pytest.FixtureRequest) -> None:
     """What it is made of also needs the rarer statements of the shipped policies."""
     update = request.config.getoption("--update-golden")
     with recording(project.server, "tiny", update=update):

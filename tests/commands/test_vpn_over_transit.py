@@ -7,15 +7,12 @@ destroy.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from localaws.control import Control
+from invoking import Project, forget_settings, on_embedded_aws
 from permissions.recorded import recording
 from settings import forget_settings
 
@@ -25,7 +22,6 @@ from infra.drive.localaws import Server
 
 pytestmark = pytest.mark.timeout(900)
 
-ROOT = Path(__file__).parents[2]
 PEERED = """\
 version: 1
 name: lab
@@ -56,41 +52,9 @@ GATEWAYS = [
 NAMED = [word for gateway in GATEWAYS for word in ("--destroy", gateway)]
 
 
-@dataclass(frozen=True)
-class Project:
-    folder: Path
-    server: Server
-
-    def invoke(self, *words: str, code: int = 0) -> tuple[str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *words, "--env", "lab"],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=500,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout, done.stderr
-
-    def spec(self, text: str) -> None:
-        (self.folder / "environments" / "lab.yaml").write_text(text)
-
-    def connections(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.invoke("outputs", "--json")[0])["vpn_connections"]
-        return found
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    forget_settings(monkeypatch)
-    (tmp_path / "environments").mkdir()
-    aws = (tmp_path / "build" / "lab" / "state" / "aws").absolute()
-    project = Project(tmp_path, localaws.start(aws, "lab"))
-    project.spec(PEERED)
-    yield project
-    localaws.stop(aws)
+def connections(project: Project) -> dict[str, Any]:
+    rows: dict[str, Any] = json.loads(project.invoke("outputs", "--json")[0])["vpn_connections"]
+    return rows
 
 
 def transit_routes(aws: Aws, region: str) -> dict[str, str]:
@@ -119,12 +83,22 @@ def vpc_routes(aws: Aws, region: str) -> set[str]:
     )
 
 
-def test_connections_move_to_the_transit_gateway(project: Project, request: pytest.FixtureRequest) -> None:
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Project, Server]]:
+    forget_settings(monkeypatch)
+    with on_embedded_aws(tmp_path, "lab", PEERED) as lab:
+        yield lab
+
+
+def test_connections_move_to_the_transit_gateway(
+    lab: tuple[Project, Server], request: pytest.FixtureRequest
+) -> None:
+    project, server = lab
     project.invoke("apply", "--yes")
-    before = project.connections()
+    before = connections(project)
     assert set(before) == {"rack-us-west-2", "rack-us-east-1", "hall-us-west-2", "hall-us-east-1"}
 
-    project.spec(TRANSIT)
+    project.write(TRANSIT)
     refused = project.invoke("plan", code=1)[1]
     assert [gateway for gateway in GATEWAYS if gateway not in refused] == []
     plan = json.loads(project.invoke("plan", "--json", *NAMED)[0])
@@ -143,16 +117,16 @@ def test_connections_move_to_the_transit_gateway(project: Project, request: pyte
     }
 
     update = request.config.getoption("--update-golden")
-    with recording(project.server, "transit-vpn", update=update):
+    with recording(server, "transit-vpn", update=update):
         project.invoke("apply", "--yes", *NAMED)
-        made = [call.action for call in Control(project.server).calls() if call.region == "us-west-2"]
+        made = [call.action for call in server.control.calls() if call.region == "us-west-2"]
     # AWS keeps no gateway that has no connections, and no connection without its gateway.
     assert made.index("ModifyVpnConnection") < made.index("DeleteVpnGateway")
-    after = project.connections()
+    after = connections(project)
     assert set(after) == {"rack-us-west-2", "hall-us-west-2"}
     assert after["rack-us-west-2"] == before["rack-us-west-2"]
 
-    aws = Aws(localaws.environment(project.server, "us-west-2"))
+    aws = Aws(localaws.environment(server, "us-west-2"))
     west, east = aws.client("ec2", "us-west-2"), aws.client("ec2", "us-east-1")
     [table] = west.describe_transit_gateway_route_tables()["TransitGatewayRouteTables"]
     learning = west.get_transit_gateway_route_table_propagations(
@@ -172,4 +146,4 @@ def test_connections_move_to_the_transit_gateway(project: Project, request: pyte
 
     project.invoke("plan", "--detailed-exitcode")
     project.invoke("destroy", "--confirm", "lab")
-    assert localaws.inventory(project.server) == {}
+    assert localaws.inventory(server) == {}

@@ -81,13 +81,15 @@ class World:
         return baking.bake(job, ready, self.aws, packer.find(), Progress("cpu"), spot=spot)
 
     def image(self, region: str, ami: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.aws.client("ec2", region).describe_images(ImageIds=[ami])["Images"][0]
-        return found
+        row: dict[str, Any] = self.aws.client("ec2", region).describe_images(ImageIds=[ami])["Images"][0]
+        return row
 
     def instance(self, instance: str) -> dict[str, Any]:
-        rows = self.aws.client("ec2", REGIONS[0]).describe_instances(InstanceIds=[instance])["Reservations"]
-        found: dict[str, Any] = rows[0]["Instances"][0]
-        return found
+        ec2 = self.aws.client("ec2", REGIONS[0])
+        row: dict[str, Any] = ec2.describe_instances(InstanceIds=[instance])["Reservations"][0]["Instances"][
+            0
+        ]
+        return row
 
     def images_of(self, region: str) -> set[str]:
         """Our AMIs and their snapshots."""
@@ -99,23 +101,22 @@ class World:
         assert self.left() == {}, self.left()
         tagged = {region: self.tagged(region) for region in REGIONS}
         assert not any(tagged.values()), tagged
-        kept = {path.name.split(".", 1)[1] for path in (self.job.build / "state" / "bakes").iterdir()}
-        assert kept <= {"log"}, "the journal has no open entry"
+        journal = {path.name.split(".", 1)[1] for path in (self.job.build / "state" / "bakes").iterdir()}
+        assert journal <= {"log"}, "it has no open entry"
         assert self.machines_running() == []
 
     def machines_running(self) -> list[str]:
         for _ in range(300):  # they go beside the API's answer
-            found = [path.parent.name for path in self.machines.glob("i-*/pid")]
-            if not found:
+            instances = [path.parent.name for path in self.machines.glob("i-*/pid")]
+            if not instances:
                 break
             time.sleep(0.1)
-        return found
+        return instances
 
     def calls(self, verb: str) -> list[dict[str, Any]]:
         """What the program that makes machines was asked."""
-        lines = (
-            (self.machines / "calls").read_text().splitlines() if (self.machines / "calls").exists() else []
-        )
+        file = self.machines / "calls"
+        lines = file.read_text().splitlines() if file.exists() else []
         return [row for row in map(json.loads, lines) if row["verb"] == verb]
 
     def left(self) -> dict[str, list[str]]:
@@ -133,19 +134,17 @@ class World:
         ec2 = self.aws.client("ec2", region)
         ours = [{"Name": "tag-key", "Values": [BAKE]}]
         living = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
-        instances = ec2.describe_instances(Filters=[*ours, living])["Reservations"]
-        return {
-            *(row["InstanceId"] for each in instances for row in each["Instances"]),
-            *(row["VolumeId"] for row in ec2.describe_volumes(Filters=ours)["Volumes"]),
-            *(row["GroupId"] for row in ec2.describe_security_groups(Filters=ours)["SecurityGroups"]),
-            *(row["KeyPairId"] for row in ec2.describe_key_pairs(Filters=ours)["KeyPairs"]),
-            *(
-                row["LaunchTemplateId"]
-                for row in ec2.describe_launch_templates(Filters=ours)["LaunchTemplates"]
-            ),
-            *(row["ImageId"] for row in ec2.describe_images(Owners=["self"], Filters=ours)["Images"]),
-            *(row["SnapshotId"] for row in ec2.describe_snapshots(Filters=ours)["Snapshots"]),
+        reservations = ec2.describe_instances(Filters=[*ours, living])["Reservations"]
+        rows = {
+            "InstanceId": [row for reservation in reservations for row in reservation["Instances"]],
+            "VolumeId": ec2.describe_volumes(Filters=ours)["Volumes"],
+            "GroupId": ec2.describe_security_groups(Filters=ours)["SecurityGroups"],
+            "KeyPairId": ec2.describe_key_pairs(Filters=ours)["KeyPairs"],
+            "LaunchTemplateId": ec2.describe_launch_templates(Filters=ours)["LaunchTemplates"],
+            "ImageId": ec2.describe_images(Owners=["self"], Filters=ours)["Images"],
+            "SnapshotId": ec2.describe_snapshots(Filters=ours)["Snapshots"],
         }
+        return {row[key] for key, kind in rows.items() for row in kind}
 
 
 def require() -> None:

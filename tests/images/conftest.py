@@ -42,9 +42,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
                 (build / path).write_text(text)
         clients = {"x86_64": package(cluster.client, "amd64", build, {})}
         job = Job("tiny", build, files, REGIONS, ROOT, env, "0" * 40, "--env tiny", clients, polling=1)
-        made = World(job, cluster, Aws(env), server, machines)
-        made.before = touched(made)
-        yield made
+        world = World(job, cluster, Aws(env), server, machines)
+        world.before = touched(world)
+        yield world
     finally:
         localaws.stop(folder)
         for process in machines.glob("i-*/pid"):

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import invoking
 import pytest
 import yaml
-from images.bake_environment import REGIONS, ROOT, World
-from waiting import until
+from images.bake_environment import REGIONS, World
 
 from infra.drive import localaws
 from infra.drive.images.journal import new_id
@@ -42,22 +42,11 @@ class Project:
         found: dict[str, dict[str, str]] = yaml.safe_load(self.lock.read_text())["images"]
         return found
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "invoke", "--search-root", str(ROOT), *arguments, "--env", "tiny"]
-        return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return invoking.Project(self.folder, "tiny").start(*words)
 
-    def invoke(self, *arguments: str, code: int = 0) -> tuple[str, str]:
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=300)
-        assert process.returncode == code, f"{out[-2000:]}\n{err[-4000:]}"
-        assert "Traceback" not in err
-        return out, err
+    def invoke(self, *words: str, code: int = 0) -> tuple[str, str]:
+        return invoking.Project(self.folder, "tiny").invoke(*words, code=code)
 
 
 @pytest.fixture

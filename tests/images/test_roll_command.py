@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from images.test_roll import EAST, NEW, OLD, WEST, instances, launch_new, pool
+from invoking import Project, on_embedded_aws
 
 from infra.drive import localaws
 from infra.drive.aws import Aws
 
-ROOT = Path(__file__).parents[2]
 SPEC = """\
 version: 1
 name: tiny
@@ -33,37 +31,22 @@ LOCK = f"version: 1\nimages:\n  cpu:\n    us-east-1: {NEW}\n    us-west-2: {NEW}
 
 
 @dataclass(frozen=True)
-class Project:
-    folder: Path
+class Lab:
+    project: Project
     aws: Aws
 
     def roll(self, *words: str, code: int = 0) -> tuple[str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "invoke", "--search-root", str(ROOT), "roll", *words, "--env", "tiny"],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout, done.stderr
+        return self.project.invoke("roll", *words, code=code)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    (tmp_path / "environments").mkdir()
-    (tmp_path / "environments" / "tiny.yaml").write_text(SPEC)
-    (tmp_path / "environments" / "tiny.lock.yaml").write_text(LOCK)
-    server = localaws.start(tmp_path / "build" / "tiny" / "state" / "aws", "tiny")
-    try:
-        yield Project(tmp_path, Aws({**os.environ, **localaws.environment(server, WEST)}))
-    finally:
-        localaws.stop(server.folder)
+def project(tmp_path: Path) -> Iterator[Lab]:
+    with on_embedded_aws(tmp_path, "tiny", SPEC) as (project, server):
+        (tmp_path / "environments" / "tiny.lock.yaml").write_text(LOCK)
+        yield Lab(project, Aws({**os.environ, **localaws.environment(server, WEST)}))
 
 
-def test_a_pool_rolls_in_every_region_once_the_image_is_applied(project: Project) -> None:
+def test_a_pool_rolls_in_every_region_once_the_image_is_applied(project: Lab) -> None:
     _, err = project.roll("--pool", "cpu", code=1)
     assert "tiny-us-west-2-cpu" in err
     assert "invoke apply --env tiny" in err
@@ -88,7 +71,7 @@ def test_a_pool_rolls_in_every_region_once_the_image_is_applied(project: Project
     assert instances(project.aws, EAST) == [NEW] * 2
 
 
-def test_what_can_not_be_is_told(project: Project) -> None:
+def test_what_can_not_be_is_told(project: Lab) -> None:
     for words, said in (
         (("--pool", "cpus"), "mean cpu?"),
         (("--pool", "cpu", "--region", "us-west-1"), "us-west-2"),
