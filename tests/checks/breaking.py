@@ -1,7 +1,8 @@
 """Specs that each break one rule: ``cases/*.yaml``, one file a family.
 
-A case says the code, the path it is found at, and the change to ``cases/good.yaml`` that causes it (as an
-environment that extends another would say it). ``# here`` marks the line that the finding must point to.
+A case says the code, the path it is found at, and the change to ``cases/good.yaml`` that causes it:
+``CODE PATH = VALUE`` where that is another value at this path, else ``CODE PATH:`` and what an environment
+that extends the good one would say. ``# here`` marks the line that the finding must point to.
 ``@9 of user-{n}@`` stands for nine entries of a list: ``{n}`` counts from 1.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from infra.errors import Problem, SpecError
+from infra.errors import Problem, SpecError, undotted
 from infra.load import load
 
 CASES = Path(__file__).parent / "cases"
@@ -37,12 +38,23 @@ class Case:
 def cases() -> tuple[Case, ...]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return tuple(
-        Case(place.partition(" ")[0], place.partition(" ")[2], re.sub(r"@(\d+) of (.*?)@", _many, spec))
+        _case(case)
         for file in sorted(CASES.glob("*.yaml"))
         if file.stem != "good"
         for case in yaml.load(file.read_text(), loader)
-        for place, spec in case.items()
     )
+
+
+def _case(written: str | dict[str, str]) -> Case:
+    if isinstance(written, str):
+        place, _, value = written.partition(" = ")
+        code, _, at = place.partition(" ")
+        for step in reversed(undotted(at)):
+            value = f"[{value}]" if isinstance(step, int) else f"{{{step}: {value}}}"
+        return Case(code, at, f"{value[1:-1]}  # here")
+    [(place, spec)] = written.items()
+    code, _, at = place.partition(" ")
+    return Case(code, at, re.sub(r"@(\d+) of (.*?)@", _many, spec))
 
 
 def _many(match: re.Match[str]) -> str:
