@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from strategies.reading import read
+from strategies.reading import read, resolved
 from strategies.specs import Plain, specs
 
 from infra.model import Cluster
@@ -30,21 +30,13 @@ def rack(number: int, *, joined: bool = True) -> Plain:
 
 def cluster(storage: Plain, **changes: Any) -> Cluster:
     """Two racks and two regions, all joined."""
-    spec: Plain = {
-        "version": 1,
-        "name": "lab",
-        "domain": "lab.internal",
-        "sites": {
-            "rack-1": rack(1),
-            "rack-2": rack(2),
-            "us-west-2": {"kind": "aws", "primary": True},
-            "us-east-1": {"kind": "aws"},
-        },
-        "images": {"cpu": {}},
-        "storage": storage,
-        **changes,
+    sites = {
+        "rack-1": rack(1),
+        "rack-2": rack(2),
+        "us-west-2": {"kind": "aws", "primary": True},
+        "us-east-1": {"kind": "aws"},
     }
-    return resolve(read(spec).spec, Lock(), "lab")[0]
+    return resolved(**{"sites": sites, "images": {"cpu": {}}, "storage": storage, **changes})
 
 
 def sources(found: Cluster, path: str) -> dict[str, str]:

@@ -8,13 +8,11 @@ from copy import deepcopy
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies.reading import read
+from strategies.reading import read, resolved
 from strategies.specs import Plain, physical_sites, specs
 
 from infra.errors import SpecError
 from infra.model import Cluster
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
 
 WHOLE = settings(
     max_examples=12,
@@ -23,10 +21,6 @@ WHOLE = settings(
 )
 ADDED = {"vxlan": 50, "host-gw": 0, "wireguard": 60}
 TAKEN_OFF = {"vxlan": 50, "host-gw": 0, "wireguard": 80}
-
-
-def resolved(spec: Plain) -> Cluster:
-    return resolve(read(spec).spec, Lock(), "lab")[0]
 
 
 def lines(cluster: Cluster) -> Iterator[int]:
@@ -45,7 +39,7 @@ def lines(cluster: Cluster) -> Iterator[int]:
 @WHOLE
 @given(specs())
 def test_pods_packets_fit_every_line_and_fill_the_narrowest(spec: Plain) -> None:
-    cluster = resolved(spec)
+    cluster = resolved(**spec)
     overlay = cluster.kubernetes.overlay
     assert overlay.overhead == ADDED[overlay.backend]
     assert overlay.mtu + overlay.overhead == min(lines(cluster))
@@ -57,33 +51,27 @@ def test_pods_packets_fit_every_line_and_fill_the_narrowest(spec: Plain) -> None
 @WHOLE
 @given(specs(), physical_sites(7))
 def test_one_more_rack_never_makes_room(spec: Plain, rack: Plain) -> None:
-    before = resolved(spec)
+    before = resolved(**spec)
     more = deepcopy(spec)
     more["sites"]["rack-7"] = rack
-    assert resolved(more).kubernetes.overlay.mtu <= before.kubernetes.overlay.mtu
+    assert resolved(**more).kubernetes.overlay.mtu <= before.kubernetes.overlay.mtu
 
 
 @WHOLE
 @given(specs(), st.integers(576, 9216))
 def test_a_stated_size_holds_where_it_fits_and_is_refused_elsewhere(spec: Plain, stated: int) -> None:
-    most = resolved(spec).kubernetes.overlay.mtu
+    most = resolved(**spec).kubernetes.overlay.mtu
     said = deepcopy(spec)
     said["kubernetes"]["pods"]["mtu"] = stated
     if stated > most:
         with pytest.raises(SpecError, match=f"at most {most}"):
             read(said)
     else:
-        overlay = resolved(said).kubernetes.overlay
+        overlay = resolved(**said).kubernetes.overlay
         assert (overlay.mtu, overlay.why) == (stated, "kubernetes.pods.mtu")
 
 
-SPEC: Plain = {
-    "version": 1,
-    "name": "lab",
-    "domain": "lab.internal",
-    "images": {"cpu": {}},
-    "sites": {"us-west-2": {"kind": "aws", "primary": True}},
-}
+SPEC: Plain = {"images": {"cpu": {}}, "sites": {"us-west-2": {"kind": "aws", "primary": True}}}
 RACK: Plain = {
     "kind": "physical",
     "cidr": "10.200.0.0/24",
@@ -123,17 +111,17 @@ def with_sites(**sites: Plain) -> Plain:
     ids=["region", "regions", "rack", "nat", "lan", "jumbo", "wireguard"],
 )  # fmt: skip
 def test_sizes(spec: Plain, mtu: int, why: str) -> None:
-    overlay = resolved(spec).kubernetes.overlay
+    overlay = resolved(**spec).kubernetes.overlay
     assert (overlay.mtu, overlay.why) == (mtu, why)
 
 
 def test_the_rest_of_a_vpc_reaches_pods_by_its_access_gateway() -> None:
-    assert resolved(SPEC).kubernetes.overlay.routers == {"us-west-2": "vpn-us-west-2"}
+    assert resolved(**SPEC).kubernetes.overlay.routers == {"us-west-2": "vpn-us-west-2"}
     elsewhere = {**with_sites(us_east_1=EAST), "access": {"vpn": {"servers": ["us-east-1"]}}}
-    assert resolved(elsewhere).kubernetes.overlay.routers == {"us-east-1": "vpn-us-east-1"}
+    assert resolved(**elsewhere).kubernetes.overlay.routers == {"us-east-1": "vpn-us-east-1"}
 
 
 def test_only_racks_send_pods_packets_as_they_are() -> None:
-    assert resolved(with_sites(rack=RACK)).kubernetes.overlay.direct == ("rack",)
+    assert resolved(**with_sites(rack=RACK)).kubernetes.overlay.direct == ("rack",)
     wireguard = {**with_sites(rack=RACK), "kubernetes": {"pods": {"backend": "wireguard"}}}
-    assert resolved(wireguard).kubernetes.overlay.direct == ()
+    assert resolved(**wireguard).kubernetes.overlay.direct == ()

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies.reading import read
+from strategies.reading import resolved
 
 from infra.catalogue import drivers, gpus
 from infra.catalogue import software as catalogue
 from infra.model.software import GpuFamily, Pin
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
 
 SUM = "0" * 64
 MIRROR = "https://mirror.example/%{machine}.sh"
@@ -21,15 +19,7 @@ MIRROR = "https://mirror.example/%{machine}.sh"
 
 def pins(software: dict[str, Any]) -> dict[str, Pin]:
     """Name → pin, of a spec with these."""
-    spec = {
-        "version": 1,
-        "name": "lab",
-        "domain": "lab.internal",
-        "sites": {"us-west-2": {"kind": "aws"}},
-        "images": {"cpu": {}},
-        "software": software,
-    }
-    cluster, _ = resolve(read(spec).spec, Lock(), "lab")
+    cluster = resolved(sites={"us-west-2": {"kind": "aws"}}, images={"cpu": {}}, software=software)
     return {pin.name: pin for pin in cluster.software}
 
 
@@ -80,21 +70,17 @@ def families(*cards: str, roles: tuple[str, ...] = (), **pools: str) -> dict[str
         }
         for index, card in enumerate(cards)
     }  # fmt: skip
-    spec = {
-        "version": 1,
-        "name": "lab",
-        "domain": "lab.internal",
-        "sites": {
+    cluster = resolved(
+        sites={
             "rack": {"kind": "physical", "cidr": "192.168.1.0/24", "ubuntu": "22.04", "nodes": nodes},
             "us-west-2": {"kind": "aws"},
         },
-        "images": {"cpu": {}, "gpu": {"gpu": {"driver": 580}, "roles": list(roles)}},
-        "pools": {
+        images={"cpu": {}, "gpu": {"gpu": {"driver": 580}, "roles": list(roles)}},
+        pools={
             name: {"image": "gpu", "instance_types": [kind], "regions": {"us-west-2": {"max": 1}}}
             for name, kind in pools.items()
         },
-    }
-    cluster, _ = resolve(read(spec).spec, Lock(), "lab")
+    )
     return {family.name: family for family in cluster.gpu_families}
 
 

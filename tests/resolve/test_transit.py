@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network
 
 import pytest
-from strategies.reading import read
+from strategies.reading import resolved
 from strategies.specs import Plain
 
 from infra.catalogue import regions
 from infra.model import Cluster
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
 
 PRIMARY = "us-west-2"
 NAMES = [PRIMARY, *(name for name in regions.names() if name != PRIMARY and not name.startswith("cn-"))]
@@ -44,15 +42,8 @@ def cluster(count: int, vpn: dict[str, Sequence[str]], **sites: Plain) -> Cluste
     }
     for name, named in vpn.items():
         aws[name]["vpn"] = list(named)
-    spec: Plain = {
-        "version": 1,
-        "name": "lab",
-        "domain": "lab.internal",
-        "supernet": "10.0.0.0/8",
-        "network": {"interconnect": "transit-gateway"},
-        "sites": {**aws, **sites},
-    }
-    return resolve(read(spec).spec, Lock(), "lab")[0]
+    network = {"interconnect": "transit-gateway"}
+    return resolved(supernet="10.0.0.0/8", network=network, sites={**aws, **sites})
 
 
 class Routes:
@@ -178,12 +169,8 @@ def test_where_a_region_loses_its_own_connection_the_hub_leads_around_it() -> No
 
 
 def test_peered_vpcs_pass_nothing_on() -> None:
-    spec = {
-        "version": 1, "name": "lab", "domain": "lab.internal",
-        "sites": {"us-west-2": {"kind": "aws", "primary": True}, "us-east-1": {"kind": "aws"},
-                  "near": rack(INSIDE, 1)},
-    }  # fmt: skip
-    found = resolve(read(spec).spec, Lock(), "lab")[0]
+    aws: Plain = {"us-west-2": {"kind": "aws", "primary": True}, "us-east-1": {"kind": "aws"}}
+    found = resolved(sites={**aws, "near": rack(INSIDE, 1)})
     assert found.network.transit == {}
     assert {link.region: link.aws_blocks for link in found.network.links} == {
         region.name: (region.vpc,) for region in found.regions

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import yaml
 
 from infra.load import Loaded, load
 from infra.load.source import parse
 from infra.load.structure import validate
+from infra.model import Cluster
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
 from infra.spec import Spec
 from strategies.specs import Plain
 
@@ -37,3 +41,9 @@ def read(spec: Plain) -> Loaded:
         path = Path(folder) / "lab.yaml"
         path.write_text(as_yaml(spec), encoding="utf-8")
         return load(path)
+
+
+def resolved(**parts: Any) -> Cluster:
+    """What a spec with these parts means, without a lock."""
+    spec = {"version": 1, "name": "lab", "domain": "lab.internal", **parts}
+    return resolve(read(spec).spec, Lock(), "lab")[0]
