@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from strategies.reading import resolved
+from strategies.specs import Plain
 
 from infra.catalogue import releases
-from infra.load import load
 from infra.model import NO_OUTPUTS
 from infra.render.chef.environment import attributes
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
 
-SPEC = """\
-version: 1
-name: tiny
-domain: tiny.internal
-sites:
-  us-west-2: {kind: aws}
-images:
-  cpu: {ubuntu: 24.04}
-"""
 TESTED = f"1.36.{releases.kubernetes('1.36').patch}"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
     ("written", "release", "packages"),
     [
-        ("version: 1.36", TESTED, f"{TESTED}-*"),
-        ("version: 1.36, patch: 0", "1.36.0", "1.36.0-*"),
-        ("version: 1.35", "1.35", "1.35.*"),  # none of it is tested
-        ("version: 1.35, patch: 7", "1.35.7", "1.35.7-*"),
+        ({"version": "1.36"}, TESTED, f"{TESTED}-*"),
+        ({"version": "1.36", "patch": 0}, "1.36.0", "1.36.0-*"),
+        ({"version": "1.35"}, "1.35", "1.35.*"),  # none of it is tested
+        ({"version": "1.35", "patch": 7}, "1.35.7", "1.35.7-*"),
     ],
 )
 def test_machines_get_the_tested_release_or_the_one_that_is_named(
-    written: str, release: str, packages: str, tmp_path: Path
+    written: Plain, release: str, packages: str
 ) -> None:
-    path = tmp_path / "tiny.yaml"
-    path.write_text(SPEC + f"kubernetes: {{{written}}}\n")
-    cluster, _ = resolve(load(path).spec, Lock(), "tiny")
+    cluster = resolved(sites={"us-west-2": {"kind": "aws"}}, images={"cpu": {}}, kubernetes=written)
     assert cluster.kubernetes.release == release
     assert attributes(cluster, NO_OUTPUTS)["kubernetes"]["package_version"] == packages

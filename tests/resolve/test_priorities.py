@@ -1,61 +1,41 @@
-"""Classes of work: which cards each is given, newest first, and which one is meant where none is named."""
+"""Classes of work: which GPUs each is given, newest first, and which one is meant where none is named."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from strategies.reading import resolved
+from strategies.specs import Plain
 
-import pytest
-
-from infra.load import load
 from infra.model.kubernetes import PriorityClass
-from infra.resolve.priorities import priority_classes
-
-SPEC = """\
-version: 1
-name: lab
-domain: lab.internal
-sites: {us-west-2: {kind: aws}}
-"""
 
 
-@pytest.fixture
-def classes(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, PriorityClass]:
-    path = tmp_path / "lab.yaml"
-    path.write_text(SPEC + request.param)
-    return {each.name: each for each in priority_classes(load(path).spec)}
+def classes(**stated: Plain) -> dict[str, PriorityClass]:
+    """By name, of a spec that states these; in their order."""
+    kubernetes = {"priority_classes": stated} if stated else {}
+    cluster = resolved(sites={"us-west-2": {"kind": "aws"}}, images={"cpu": {}}, kubernetes=kubernetes)
+    return {work.name: work for work in cluster.kubernetes.priority_classes}
 
 
-@pytest.mark.parametrize("classes", [""], indirect=True)
-def test_a_spec_without_classes_has_three(classes: dict[str, PriorityClass]) -> None:
-    assert [*classes] == ["low", "normal", "high"]
-    assert classes["low"].gpu_classes == ("old",)
-    assert classes["normal"].gpu_classes == ("standard", "old")
-    assert classes["high"].gpu_classes == ("new", "standard", "old")
-    assert [each.name for each in classes.values() if each.default] == ["normal"]
-    assert [each.name for each in classes.values() if each.yields] == ["low"]
-    assert not classes["low"].preempts
+def test_a_spec_without_classes_has_three() -> None:
+    low, normal, high = classes().values()
+    assert [low.name, normal.name, high.name] == ["low", "normal", "high"]
+    assert low.gpu_classes == ("old",)
+    assert normal.gpu_classes == ("standard", "old")
+    assert high.gpu_classes == ("new", "standard", "old")
+    assert [low.default, normal.default, high.default] == [False, True, False]
+    assert [low.yields, normal.yields, high.yields] == [True, False, False]
+    assert not low.preempts
 
 
-STATED = """\
-kubernetes:
-  priority_classes:
-    urgent: {value: 50, at_least: new}
-    middle: {value: 10, at_least: standard, gpu_class: standard}
-"""
-
-
-@pytest.mark.parametrize("classes", [STATED], indirect=True)
-def test_classes_of_the_spec_stand_alone_the_lowest_first(classes: dict[str, PriorityClass]) -> None:
-    assert [*classes] == ["middle", "urgent"]
-    assert classes["urgent"].gpu_classes == ("new",)
-    assert classes["middle"].gpu_classes == ("standard",)
+def test_classes_of_the_spec_stand_alone_the_lowest_first() -> None:
+    middle: Plain = {"value": 10, "at_least": "standard", "gpu_class": "standard"}
+    stated = classes(urgent={"value": 50, "at_least": "new"}, middle=middle)
+    assert [*stated] == ["middle", "urgent"]
+    assert stated["urgent"].gpu_classes == ("new",)
+    assert stated["middle"].gpu_classes == ("standard",)
     # None has the value that Kubernetes gives work without a class.
-    assert not any(each.default or each.yields for each in classes.values())
+    assert not any(work.default or work.yields for work in stated.values())
 
 
-TIED = "kubernetes: {priority_classes: {b: {value: 0}, a: {value: 0}}}"
-
-
-@pytest.mark.parametrize("classes", [TIED], indirect=True)
-def test_kubernetes_takes_one_default(classes: dict[str, PriorityClass]) -> None:
-    assert [each.name for each in classes.values() if each.default] == ["a"]
+def test_kubernetes_takes_one_default() -> None:
+    tied = classes(b={"value": 0}, a={"value": 0})
+    assert [work.name for work in tied.values() if work.default] == ["a"]
