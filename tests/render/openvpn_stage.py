@@ -38,6 +38,9 @@ LAPTOPS = {"ada": "192.0.2.11", "alan": "192.0.2.12"}
 SERVER = "192.0.2.1"
 CLUSTER = "10.200.0.3"
 
+COMPLETED = "Initialization Sequence Completed"
+"""What OpenVPN says when a tunnel is up."""
+
 _LAYERS = ("etc", "usr/local", "var/lib")
 _READY = "ready\n"
 
@@ -117,8 +120,13 @@ class Stage:
 
     def until(self, true: Callable[[], Any], what: str) -> Any:
         """Waits for it; fails with the logs."""
-        logs = (f"-- {name}\n{self.log(name)}" for name in self._logs)
-        return until(true, seconds=PATIENCE, explain=lambda: "".join([f"{what}\n", *logs]))
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if value := true():
+                return value
+            time.sleep(0.1)
+        logs = "".join(f"-- {name}\n{self.log(name)}" for name in self._logs)
+        raise AssertionError(f"waited in vain for {what}\n{logs}")
 
     def says(self, name: str, words: str, times: int = 1) -> None:
         """Waits until a daemon has said it so many times."""
@@ -165,7 +173,7 @@ class Stage:
             config = f"/etc/openvpn/server/{name}.conf"
             self.stays(name, *as_unit, "openvpn", "--cd", "/etc/openvpn/server", "--config", config)
         for name in listeners:
-            self.says(name, "Initialization Sequence Completed")
+            self.says(name, COMPLETED)
 
     def resolve(self) -> None:
         """dnsmasq as its unit starts it."""
@@ -180,11 +188,10 @@ class Stage:
         )
 
     def status(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.run("remote-access", "status"))
-        return found
+        return list(json.loads(self.run("remote-access", "status")))
 
     def session(self, name: str) -> dict[str, Any] | None:
-        return next((each for each in self.status() if each["name"] == name), None)
+        return next((session for session in self.status() if session["name"] == name), None)
 
     def connected(self) -> str:
         """The firewall's map."""
@@ -205,7 +212,7 @@ class Stage:
         file = f"/run/{user}.ovpn"
         self.write(file, profile + "".join(f"<{name}>\n{text}</{name}>\n" for name, text in blocks.items()))
         with self.started(user, "openvpn", "--config", file, at=user):
-            self.until(lambda: "Initialization Sequence Completed" in self.log(user), f"{user}'s tunnel")
+            self.says(user, COMPLETED)
             yield self.until(lambda: self.session(made.name), f"{user}'s session")["address"]
 
     def reaches(self, user: str, address: str, port: int) -> str:

@@ -51,39 +51,6 @@ def test_a_template_decides_nothing(path: Path) -> None:
     assert list(logic(path.read_text(encoding="utf-8"))) == []
 
 
-def test_there_are_templates() -> None:
-    assert ALL
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{{ a + 1 }}",
-        "{% set a = 1 %}",
-        "{{ a if b else c }}",
-        "{% if a == b %}x{% endif %}",
-        "{{ a() }}",
-        "{{ not a }}",
-        "{% if a and b %}x{% endif %}",
-        "{% if not a %}x{% endif %}",
-        "{% if a() %}x{% endif %}",
-        "{% if a | length %}x{% endif %}",
-        "{% if a %}x{% else %}y{% endif %}",
-        "{% if a %}x{% elif b %}y{% endif %}",
-        "{{ a is defined }}",
-        "{% for a in b if a %}x{% endfor %}",
-        "{% for a in b %}x{% else %}y{% endfor %}",
-    ],
-)
-def test_logic_is_seen(source: str) -> None:
-    assert list(logic(source))
-
-
-@pytest.mark.parametrize("source", ["{% if a %}x{% endif %}", "{% if a.b %}{{ a.b }}{% endif %}"])
-def test_a_field_may_be_left_out(source: str) -> None:
-    assert list(logic(source)) == []
-
-
 def test_modules_are_plain_hcl() -> None:
     modules = TEMPLATES / "terraform" / "modules"
     assert {path.suffix for path in modules.rglob("*") if path.is_file()} <= {".tf", ".md", ".hcl"}

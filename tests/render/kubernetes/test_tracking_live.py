@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -224,8 +225,7 @@ def test_it_answers_to_its_names_alone(mlflow: Tracking) -> None:
     for host in ("localhost:38211", "127.0.0.1:5000", "mlflow.mlflow.svc"):
         assert mlflow.call(token, "user-ada", search, host=host)[0] == 200
     for host in ("page.example", "mlflow.mlflow.svc.page.example:5000"):
-        code, said = mlflow.call(token, "user-ada", search, host=host)
-        assert (code, "Invalid Host header" in said) == (403, True)
+        assert mlflow.call(token, "user-ada", search, host=host)[0] == 403
 
 
 def test_namespaces_of_nobody_are_no_workspaces(mlflow: Tracking) -> None:
@@ -249,8 +249,7 @@ def test_artifacts_are_kept_by_workspace_and_closed_to_others(mlflow: Tracking) 
     assert mlflow.call(other, "user-ada", path)[0] == 403
     for data in (None, b"others"):
         code, said = mlflow.call(other, "user-alan", path, data, method="PUT" if data else "")
-        assert code == 400
-        assert "the workspace specified in the request is 'user-alan'" in said
+        assert (code, "user-alan" in said) == (400, True)
     assert mlflow.call(mine, "user-ada", path) == (200, b"weights")
     work = mlflow.cluster.storage.work
     assert work is not None
@@ -386,14 +385,14 @@ def test_metrics_of_old_runs_are_thinned_once(mlflow: Tracking) -> None:
     thinning = {name: job[name] for name in ("POINTS", "AFTER_DAYS", "MOST_ROWS")}
     done = mlflow.script("thin.py", **thinning)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 runs thinned, 1500 points deleted"), done.stdout
+    assert re.findall(r"\d+", done.stdout)[:2] == ["1", "1500"], done.stdout
     kept = steps_of(old)
     assert (len(kept), kept[0], kept[-1]) == (1000, 0, 2499)
     assert max(after - before for before, after in itertools.pairwise(kept)) <= 3
     assert steps_of(old, "rare") == list(range(500))
     assert len(steps_of(young)) == len(steps_of(running_still)) == 2500
     again = mlflow.script("thin.py", **thinning)
-    assert again.stdout.startswith("0 runs thinned, 0 points deleted"), again.stdout
+    assert re.findall(r"\d+", again.stdout)[:2] == ["0", "0"], again.stdout
     # The run is resumed, logs, and is old again.
     later = [
         {"key": "loss", "value": 0, "timestamp": now() - 95 * DAY, "step": 2500 + step} for step in range(9)
