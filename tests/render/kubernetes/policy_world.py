@@ -129,6 +129,15 @@ def until(look: Callable[[], str | None]) -> str:
     return found
 
 
+def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> RefusedError | None:
+    """How the API server refuses a call; None where it takes it."""
+    try:
+        call(*arguments, **options)
+    except RefusedError as error:
+        return error
+    return None
+
+
 class World:
     """The server, and who may come to it."""
 
@@ -149,7 +158,7 @@ def world(cluster: Cluster, folder: Path) -> Iterator[World]:
         for module in (namespaces, scheduling, access):
             for some in module.objects(cluster, NO_OUTPUTS).values():
                 for each in some:
-                    until(partial(_applied, found.admin, each))
+                    until(partial(applied, found.admin, each))
                     if each["kind"] == "ResourceQuota":
                         _counted(found.admin, each)
         in_force(found)
@@ -168,13 +177,9 @@ def _in_force(admin: Api, name: str) -> str | None:
         made = admin.create(form(pod("x", "user-ada", cards=1, of="low")), dry=True)
     except RefusedError:
         return None
-    if "affinity" not in inside(made):
-        return None
-    try:
-        admin.create(form(pod("x", "user-ada", nodeName="x")), dry=True)
-    except RefusedError:
-        return ""
-    return None
+    past_the_scheduler = form(pod("x", "user-ada", nodeName="x"))
+    is_in_force = "affinity" in inside(made) and refused(admin.create, past_the_scheduler, dry=True)
+    return "" if is_in_force else None
 
 
 def _counted(admin: Api, quota: dict[str, Any]) -> None:
@@ -185,15 +190,12 @@ def _counted(admin: Api, quota: dict[str, Any]) -> None:
     admin.call("PATCH", path, status, "application/merge-patch+json")
 
 
-def _applied(admin: Api, each: dict[str, Any]) -> str | None:
-    """A kind's own admission may need a moment after the start."""
-    try:
-        admin.apply(each)
-    except RefusedError as refusal:
-        if "not yet ready" in str(refusal):
-            return None
-        raise
-    return ""
+def applied(admin: Api, each: dict[str, Any]) -> str | None:
+    """None where it has to be tried again: a kind, and its admission, need a moment after they begin."""
+    error = refused(admin.apply, each)
+    if error and "not yet ready" not in str(error) and "could not find" not in str(error):
+        raise error
+    return None if error else ""
 
 
 @contextmanager

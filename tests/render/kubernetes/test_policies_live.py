@@ -22,6 +22,7 @@ from render.kubernetes.policy_world import (
     job,
     node,
     pod,
+    refused,
     scheduler,
     until,
     world,
@@ -188,9 +189,9 @@ def test_who_narrows_the_choice_is_not_widened(here: World) -> None:
     ids=str,
 )
 def test_what_people_may_not_ask_for(here: World, form: Any, asked: dict[str, Any]) -> None:
-    with pytest.raises(RefusedError) as refused:
-        here.admin.create(form(pod("x", ADA, **asked)), dry=True)
-    assert refused.value.policy.endswith("causeway.dev")
+    error = refused(here.admin.create, form(pod("x", ADA, **asked)), dry=True)
+    assert error is not None
+    assert error.policy
 
 
 def test_what_is_ours_is_let_alone(here: World) -> None:
@@ -212,15 +213,8 @@ def test_a_pod_that_no_one_has_seen_to_does_not_start(here: World) -> None:
     kept = here.admin.call("GET", f"{path}/placement-of-pods.causeway.dev")
     here.admin.delete(binding)
     try:
-
-        def refused() -> str | None:
-            try:
-                here.admin.create(pod("x", ADA, cards=1, of="low"), dry=True)
-            except RefusedError as refusal:
-                return refusal.policy
-            return None
-
-        assert until(refused)
+        each = pod("x", ADA, cards=1, of="low")
+        until(lambda: "" if refused(here.admin.create, each, dry=True) else None)
     finally:
         kept["metadata"] = {"name": kept["metadata"]["name"], "labels": kept["metadata"]["labels"]}
         here.admin.create(kept)
@@ -239,9 +233,7 @@ def test_what_was_let_in_stays_when_rules_change(here: World) -> None:
         more = {
             "spec": {"tolerations": [*tolerations, {"key": "causeway.dev/gateway", "operator": "Exists"}]}
         }
-        with pytest.raises(RefusedError) as refused:
-            here.admin.call("PATCH", path, more, "application/merge-patch+json")
-        assert refused.value.policy
+        assert refused(here.admin.call, "PATCH", path, more, "application/merge-patch+json")
     finally:
         here.admin.delete(each)
 
@@ -318,10 +310,10 @@ def sees_grafana(somebody: Api) -> str | None:
 def opened(somebody: Api, name: str) -> bool:
     """Whether the API server would go on to the pod's kubelet, of which it then finds none."""
     path = f"/api/v1/namespaces/{MONITORING}/pods/{name}/portforward?ports=3000"
-    with pytest.raises(RefusedError) as refused:
-        somebody.call("POST", path)
-    assert refused.value.code in (400, 403), refused.value
-    return refused.value.code == 400
+    error = refused(somebody.call, "POST", path)
+    assert error is not None
+    assert error.code in (400, 403), error
+    return error.code == 400
 
 
 def test_people_open_grafana_and_engineers_all_of_monitoring(monitored: World) -> None:
@@ -440,11 +432,9 @@ def place(nodes: Api) -> Iterator[Callable[..., str | None]]:
 
     yield placed
     for each in made:
-        try:
-            nodes.delete(each)
-        except RefusedError as refusal:
-            if not str(refusal).startswith("404 "):
-                raise
+        error = refused(nodes.delete, each)
+        if error and error.code != 404:
+            raise error
 
 
 def test_low_work_goes_to_old_cards_and_high_work_to_new_ones(place: Callable[..., str | None]) -> None:
@@ -568,27 +558,15 @@ def test_hosts_of_pages_belong_to_namespaces(here: World, cluster: Cluster) -> N
         port = {"name": "x", "port": {"number": 80}}
         path = {"path": "/", "pathType": "Prefix", "backend": {"service": port}}
         rule = {"http": {"paths": [path]}, **({"host": host} if host else {})}
-        made = {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "Ingress",
-            "spec": {"rules": [rule], **more},
-        }
-        found: dict[str, Any] = ada.create({**made, "metadata": {"name": "x", "namespace": ADA}}, dry=True)
-        return found
+        made = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": {"rules": [rule], **more}}
+        return dict(ada.create({**made, "metadata": {"name": "x", "namespace": ADA}}, dry=True))
 
-    def refused(host: str | None, **more: Any) -> bool:
-        try:
-            claim(host, **more)
-        except RefusedError:
-            return True
-        return False
-
-    until(lambda: "" if refused(page) else None)
+    until(lambda: "" if refused(claim, page) else None)
     own = f"{ADA}.research.internal"
-    assert not refused(own)
-    assert not refused(f"board.{own}")
+    for host in (own, f"board.{own}"):
+        assert not refused(claim, host), host
     others = ("user-alan.research.internal", "team-engineers.research.internal", "board.research.internal")
-    for host in (
+    for other in (
         *others,
         "*.research.internal",
         f"*.{own}",
@@ -597,9 +575,9 @@ def test_hosts_of_pages_belong_to_namespaces(here: World, cluster: Cluster) -> N
         "example.org",
         None,
     ):
-        assert refused(host), host
-    assert not refused(own, tls=[{"hosts": [own]}])
-    assert refused(own, tls=[{"hosts": [page], "secretName": "x"}])
+        assert refused(claim, other), other
+    assert not refused(claim, own, tls=[{"hosts": [own]}])
+    assert refused(claim, own, tls=[{"hosts": [page], "secretName": "x"}])
 
 
 def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) -> None:
@@ -616,17 +594,13 @@ def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) 
         here.admin.apply(claim(name))
     where = f"/api/v1/namespaces/{ALAN}/persistentvolumeclaims"
 
-    def refused(who: Api, name: str) -> bool:
-        try:
-            who.call("DELETE", f"{where}/{name}?dryRun=All")
-        except RefusedError:
-            return True
-        return False
+    def keeps(who: Api, name: str) -> bool:
+        return refused(who.call, "DELETE", f"{where}/{name}?dryRun=All") is not None
 
-    until(lambda: "" if refused(alan, "home") else None)
-    assert refused(alan, "checkpoints"), "a folder of a bucket"
-    assert not refused(alan, "own")
-    assert not refused(here.admin, "home")
+    until(lambda: "" if keeps(alan, "home") else None)
+    assert keeps(alan, "checkpoints")  # a folder of a bucket
+    assert not keeps(alan, "own")
+    assert not keeps(here.admin, "home")
 
 
 def test_the_mirror_of_images_has_no_port_on_machines(here: World, cluster: Cluster) -> None:

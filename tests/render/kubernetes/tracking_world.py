@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,7 @@ import yaml
 from drive.kubernetes.apiserver import NAME, Server, running
 from golden_folders import GOLDEN, LOCK, SPEC
 from ports import reserved
-from render.kubernetes.policy_world import Api, RefusedError, World, until
-from stores import local_store
+from render.kubernetes.policy_world import Api, World, applied, until
 from strategies.outputs import outputs_for
 
 from infra.commands.cluster.tracking import bring_access
@@ -190,18 +190,7 @@ def apply(admin: Api, cluster: Cluster) -> None:
     for module in (namespaces, access, research, tracking):
         for documents in module.objects(cluster, outputs).values():
             for each in documents:
-                until(lambda each=each: _applied(admin, each))  # type: ignore[misc]
-
-
-def _applied(admin: Api, each: dict[str, Any]) -> str | None:
-    """A kind of ours is served a moment after it was applied."""
-    try:
-        admin.apply(each)
-    except RefusedError as refusal:
-        if "not yet ready" in str(refusal) or "could not find" in str(refusal):
-            return None
-        raise
-    return ""
+                until(partial(applied, admin, each))
 
 
 def found(admin: Api, version: str, plural: str, name: str) -> Any:
