@@ -159,15 +159,6 @@ def test_a_full_tunnel_takes_ipv6_too() -> None:
 # -- What is the same on every server ---------------------------------------------------------------------
 
 
-@needs("shellcheck", "shellcheck")
-def test_scripts_are_plain_shell() -> None:
-    scripts = [
-        path for path in STATIC.rglob("*") if path.is_file() and path.read_text().startswith("#!/bin/sh")
-    ]
-    assert len(scripts) == 3
-    ran("shellcheck", "--shell=sh", *map(str, scripts))
-
-
 def test_programs_are_where_whoever_ships_the_tree_makes_them_programs() -> None:
     programs = {
         path.relative_to(STATIC).as_posix()

@@ -139,18 +139,6 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     assert "site-gateway" not in told
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_scripts_are_plain_shell(script: str) -> None:
-    assert (STATIC / script).read_text().startswith("#!/bin/sh\n")
-    assert run("sh", "-n", str(STATIC / script)) == ""
-
-
-@needs("shellcheck", "shellcheck")
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_shellcheck_finds_nothing(script: str) -> None:
-    assert run("shellcheck", str(STATIC / script)) == ""
-
-
 # -- The script, with tools that only write down what they are asked ---------------------------------------
 
 

@@ -78,36 +78,6 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def test_what_was_written_is_in_the_model(cluster: Cluster) -> None:
-    assert cluster.owner == cluster.tags["owner"] == NASTY
-    assert {key: cluster.tags[key] for key in ("no", "mode", "octal", "sexagesimal", "float")} == {
-        "no": "no", "mode": "022", "octal": "0o17", "sexagesimal": "12:30:45", "float": "1.20",
-    }  # fmt: skip
-    assert {key: cluster.tags[key] for key in ("nothing", "tilde", "empty", "spaces")} == {
-        "nothing": "null", "tilde": "~", "empty": "", "spaces": "  both ends  ",
-    }  # fmt: skip
-    assert cluster.tags['key "quoted" ${x} é'] == NASTY
-    [site] = cluster.sites
-    assert (site.name, site.location) == ("no", NASTY)
-    off, yes = site.nodes
-    assert (off.name, yes.name) == ("off", "yes")
-    assert off.disks[0].device == NASTY
-    assert {key: off.labels[key] for key in ("no", "mode", "y", "lab.example/on")} == {
-        "no": "no", "mode": "022", "y": "", "lab.example/on": "1.20",
-    }  # fmt: skip
-    [record] = [record for record in cluster.dns.records if record.type == "TXT"]
-    assert record.values == (NASTY, "no", "022", "")
-    [user] = cluster.access.users
-    assert (user.login, user.name, user.email) == ("on", NASTY, NASTY)
-    [prometheus] = [each for each in cluster.kubernetes.addons if each.name == "prometheus"]
-    assert prometheus.chart is not None
-    assert prometheus.chart.version == "022"
-    assert prometheus.values == {"a": {'"b"': {"${c}": NASTY}}, "no": "no"}
-    assert cluster.images[0].source.name == NASTY
-    assert (cluster.autoscaler.slack, cluster.autoscaler.webhook) == (NASTY, "022")
-    assert cluster.pools[0].market.max_price == "0.080"
-
-
 def test_what_was_written_is_in_the_values(values: dict[str, Any]) -> None:
     assert values["tags"]["owner"] == NASTY
     assert values["dns"]["records"]["no.no.y.internal TXT"]["values"] == [NASTY, "no", "022", ""]

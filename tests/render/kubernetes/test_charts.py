@@ -16,7 +16,7 @@ import pytest
 import yaml
 from golden_clusters import golden
 
-from infra.catalogue import addons, releases
+from infra.catalogue import releases
 from infra.load import load
 from infra.render.kubernetes import charts
 from infra.render.kubernetes.charts import monitoring
@@ -51,23 +51,6 @@ RELEASES = sorted({row["name"] for name in ("minimal", "local", "research") for 
 @pytest.fixture
 def chart() -> Any:
     return kube_tools.chart
-
-
-@pytest.mark.parametrize("name", ["minimal", "local", "research"])
-def test_a_release_stands_for_what_is_on(name: str) -> None:
-    cluster, files = golden(name), charts.render(golden(name))
-    wanted = {each.chart.name for each in cluster.kubernetes.addons if each.chart is not None}
-    assert {row["chart"] for row in rows(name)} == wanted
-    assert {row["values"] for row in rows(name)} == set(files) - {"releases.yaml"}
-    assert len({(row["namespace"], row["name"]) for row in rows(name)}) == len(rows(name))
-    for row in rows(name):
-        tested = next(addons.chart(key) for key in _charts() if addons.chart(key).name == row["chart"])
-        assert (row["version"], row["repository"]) == (tested.version, tested.repository)
-
-
-def _charts() -> set[str]:
-    found = (addons.find(name) for name in addons.names())
-    return {each.chart for each in found if each is not None and each.chart is not None}
 
 
 def test_the_spec_s_values_stand_over_ours() -> None:

@@ -34,18 +34,6 @@ def people(here: Tracking, *logins: str) -> Sequence[Api]:
     return [here.world.somebody(login) for login in logins]
 
 
-def test_a_run_logs_and_reads_its_metrics(mlflow: Tracking) -> None:
-    (ada,) = people(mlflow, "ada")
-    token = mlflow.token(ada, "user-ada")
-    run = mlflow.run(token, "user-ada")
-    points = [{"key": "loss", "value": 1 / step, "timestamp": now(), "step": step} for step in range(1, 101)]
-    code, said = mlflow.call(token, "user-ada", "mlflow/runs/log-batch", {"run_id": run, "metrics": points})
-    assert code == 200, said
-    code, said = mlflow.history(token, "user-ada", run, "loss")
-    assert code == 200
-    assert [each["value"] for each in said["metrics"]] == [each["value"] for each in points]
-
-
 def test_a_program_in_a_runs_pod_logs_through_the_sidecar_with_the_pods_own_token(
     mlflow: Tracking, tmp_path: Path
 ) -> None:

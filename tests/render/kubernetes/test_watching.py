@@ -36,11 +36,6 @@ def run(*command: str | Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize("file", ALERTS, ids=lambda file: file.stem)
-def test_prometheus_reads_the_alerts(promtool: str, file: Path) -> None:
-    run(promtool, "check", "rules", file)
-
-
 def test_prometheus_reads_what_is_rendered(promtool: str, tmp_path: Path) -> None:
     for each in watching.objects(golden("research"))["rules.yaml"]:
         file = tmp_path / f"{each['metadata']['name']}.yaml"
