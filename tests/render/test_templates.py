@@ -58,7 +58,7 @@ def test_shell_scripts_are_sound() -> None:
     scripts = [path for path in files if path.is_file() and path.read_bytes().startswith(b"#!/bin/sh\n")]
     assert len(scripts) > 10
     # make-homes means what these two warn of.
-    command = ["shellcheck", "--exclude=SC2015,SC2174", *scripts]
+    command: list[str | Path] = ["shellcheck", "--exclude=SC2015,SC2174", *scripts]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
