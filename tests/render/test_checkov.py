@@ -6,11 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from golden_clusters import golden
 
-from infra.load import load
 from infra.render.terraform import render
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
 
 ROOT = Path(__file__).parents[2]
 CHECKOV = ROOT / ".venv-checkov/bin/checkov"
@@ -18,8 +16,7 @@ CHECKOV = ROOT / ".venv-checkov/bin/checkov"
 
 @pytest.mark.skipif(not CHECKOV.exists(), reason="no .venv-checkov: 'make setup-terraform' makes it")
 def test_no_rule_is_broken(tmp_path: Path) -> None:
-    spec = load(ROOT / "environments/research.yaml").spec
-    for path, text in render(resolve(spec, Lock(), "research")[0]).items():
+    for path, text in render(golden("research")).items():
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")

@@ -5,30 +5,24 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import pytest
+from golden_clusters import golden
 from ports import reserved
 from strategies.outputs import outputs_for
 from strategies.reading import read
 from strategies.two_sites import two_sites
 
 from infra.files import Files
-from infra.load import load
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render import openvpn, strongswan
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
-ENVIRONMENTS = Path(__file__).parents[2] / "environments"
 NAMES, KNOWN = "etc/site-gateway/dnsmasq.conf", "etc/site-gateway/hosts"
 RULES = "etc/nftables/site-gateway.nft"
-
-
-@cache
-def research() -> Cluster:
-    return resolve(load(ENVIRONMENTS / "research.yaml").spec, Lock(), "research")[0]
 
 
 @pytest.fixture
@@ -47,7 +41,7 @@ def known(files: Files, path: str) -> dict[str, list[str]]:
 
 
 def test_two_resolvers_on_one_machine_have_addresses_of_their_own() -> None:
-    cluster = research()
+    cluster = golden("research")
     outputs = outputs_for(cluster)
 
     def listens(text: str) -> set[str]:
@@ -102,7 +96,7 @@ def test_a_lan_with_another_router_is_left_to_it(router: str, masquerades: bool)
 @pytest.mark.skipif(shutil.which("dig") is None, reason="no dig: apt install dnsutils")
 def test_a_machines_name_of_the_spec_is_enough_on_a_laptop(tmp_path: Path) -> None:
     """Real dnsmasq and dig: ``causeway run --on titan-a01``, by the domains to search that a server tells."""
-    cluster = research()
+    cluster = golden("research")
     outputs = outputs_for(cluster)
     files = openvpn.render(cluster, outputs)
     (tmp_path / "hosts").write_text(files["us-west-2/etc/remote-access/hosts"])

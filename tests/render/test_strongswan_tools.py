@@ -12,14 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden_folders import GOLDEN, SPEC
+from golden_clusters import golden
 from strategies.outputs import outputs_for
 
 from infra.drive.vpn.keys import KEYS_FILE, keys
-from infra.load import load
 from infra.render import strongswan
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
 
 SCENARIOS = ("local", "research", "torture", "transit")
 STATIC = Path(__file__).parents[2] / "templates/strongswan/static"
@@ -69,7 +66,7 @@ def own_spaces() -> None:
 @pytest.fixture(params=SCENARIOS)
 def trees(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
     """The machine trees of a golden spec, with keys."""
-    cluster = resolve(load(GOLDEN / request.param / SPEC).spec, Lock(), request.param)[0]
+    cluster = golden(request.param)
     outputs = outputs_for(cluster)
     for path, text in strongswan.render(cluster, outputs).items():
         file = tmp_path / path

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
+from golden_clusters import golden
 from msgspec.structs import replace
 
-from infra.load import load
 from infra.model import Cluster
 from infra.render import render
 from infra.render.terraform import render as render_terraform
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
-
-ENVIRONMENTS = Path(__file__).parents[2] / "environments"
-
-
-@cache
-def cluster(name: str) -> Cluster:
-    return resolve(load(ENVIRONMENTS / f"{name}.yaml").spec, Lock(), name)[0]
 
 
 def values(of: Cluster) -> dict[str, Any]:
@@ -30,7 +19,7 @@ def values(of: Cluster) -> dict[str, Any]:
 
 
 def test_no_value_is_in_the_wiring() -> None:
-    research = cluster("research")
+    research = golden("research")
     wiring = render_terraform(research)["main.tf"]
     blocks = [str(block.block) for block in research.network.blocks]
     assert not [block for block in blocks if block in wiring]
@@ -38,17 +27,16 @@ def test_no_value_is_in_the_wiring() -> None:
 
 def test_buckets_that_are_volumes_are_pods_alone_also_without_research() -> None:
     """By a role a namespace; nodes have no rights on them."""
-    variables = values(replace(cluster("research"), research=None))
+    variables = values(replace(golden("research"), research=None))
     assert variables["web_identity"]["volumes"]["checkpoints"]["read_only"] is False
     assert "user-ada" in variables["web_identity"]["roles"]
     assert sorted(variables["identity"]["buckets"]) == ["datasets", "home-backup"]
 
 
 def test_without_masters_no_name_is_given_to_them() -> None:
-    main = render_terraform(replace(cluster("minimal"), control_plane=None))["main.tf"]
+    main = render_terraform(replace(golden("minimal"), control_plane=None))["main.tf"]
     assert "load_balancer" not in main
 
 
 def test_two_renders_are_one() -> None:
-    fresh = resolve(load(ENVIRONMENTS / "research.yaml").spec, Lock(), "research")[0]
-    assert render(fresh) == render(cluster("research"))
+    assert render(golden.__wrapped__("research")) == render(golden("research"))

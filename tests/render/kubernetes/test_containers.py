@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import kube_tools
 import pytest
 import yaml
+from golden_clusters import golden
 from msgspec.structs import replace
 
 from infra.catalogue import addons, releases
@@ -36,11 +36,6 @@ NEVER = {
 }
 """Images that a chart names in an argument, and that nothing starts: why."""
 _NAMED = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}/[\w./-]+:[\w][\w.-]*")
-
-
-@cache
-def cluster(name: str) -> Cluster:
-    return resolve(load(ROOT / "environments" / f"{name}.yaml").spec, Lock(), name)[0]
 
 
 def named(text: str, tmp_path: Path) -> Cluster:
@@ -125,10 +120,10 @@ def of_research(environment: str) -> set[str]:
 def test_the_list_is_what_charts_manifests_and_kubeadm_name(name: str) -> None:
     known = releases.kubernetes(MINOR)
     assert known is not None
-    found = pulled(cluster(name))
+    found = pulled(golden(name))
     assert found.unknown == ()
-    in_charts = {*of_charts(cluster(name))}
-    expected = {*of_manifests(cluster(name)), *in_charts, *known.kubeadm, *of_research(name)} - {*NEVER}
+    in_charts = {*of_charts(golden(name))}
+    expected = {*of_manifests(golden(name)), *in_charts, *known.kubeadm, *of_research(name)} - {*NEVER}
     assert {each.name for each in found.images} == {parse(each).name for each in expected}
     if name == "research":
         assert {*NEVER} <= in_charts
@@ -174,7 +169,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     own = named("kubernetes: {addons: {ingress: {version: 40.0.0}}}\n", tmp_path)
     assert ["40.0.0" in line for line in pulled(own).unknown] == [True]
     assert not any(each.repository == "library/traefik" for each in pulled(own).images)
-    older = replace(cluster("minimal"), kubernetes=replace(cluster("minimal").kubernetes, version="1.35"))
+    older = replace(golden("minimal"), kubernetes=replace(golden("minimal").kubernetes, version="1.35"))
     assert ["1.35" in line for line in pulled(older).unknown] == [True]
     assert not any(
         each.repository.startswith("kube-") and "kubeadm" in each.users for each in pulled(older).images

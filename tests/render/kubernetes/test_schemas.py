@@ -104,19 +104,13 @@ def test_every_object_is_of_its_kinds_shape(scenario: str, minor: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", with_masters())
-def test_no_object_stands_twice(scenario: str) -> None:
+def test_each_object_stands_once_and_says_whose_it_is(scenario: str) -> None:
     seen: dict[tuple[str, str, str], str] = {}
     for where, each in objects(rendered(scenario, "1.36")):
         metadata = each["metadata"]
         key = (each["apiVersion"] + each["kind"], metadata.get("namespace", ""), metadata["name"])
-        assert key not in seen, f"{where} stands in {seen[key]} already"
-        seen[key] = where
-
-
-@pytest.mark.parametrize("scenario", with_masters())
-def test_what_is_ours_says_so(scenario: str) -> None:
-    for where, each in objects(rendered(scenario, "1.36")):
-        assert each["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "causeway", where
+        assert seen.setdefault(key, where) is where
+        assert metadata["labels"]["app.kubernetes.io/managed-by"] == "causeway", where
 
 
 @pytest.mark.parametrize("scenario", with_masters())
