@@ -31,6 +31,14 @@ def objects(cluster: Cluster, file: str) -> list[dict[str, Any]]:
     return list(homes.objects(cluster, outputs_for(cluster)).get(file, []))
 
 
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """The list of those who have homes."""
+    file = tmp_path / "people"
+    file.write_text("ada 10001\nalan 10002\ngrace 10003\n")
+    return file
+
+
 def kind_of(folder: Path) -> str:
     """The file system that a folder is on, as stat(1) calls it."""
     told = subprocess.run(
@@ -48,54 +56,30 @@ def make(people: Path, folder: Path, kind: str | None = None) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
-def test_everyone_gets_a_home_of_their_own(tmp_path: Path) -> None:
-    people = tmp_path / "people"
-    people.write_text("ada 10001\nalan 10002\n")
-    folder = tmp_path / "home"
-    folder.mkdir()
-    assert make(people, folder) == f"made {folder}/ada\nmade {folder}/alan\n"
-    found = (folder / "alan").stat()
-    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (10002, 10002, 0o700)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
-def test_a_home_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
-    people = tmp_path / "people"
-    people.write_text("ada 10001\n")
+def test_everyone_gets_a_home_and_what_is_there_is_left_as_it_is(people: Path, tmp_path: Path) -> None:
     folder = tmp_path / "home"
     (folder / "ada").mkdir(parents=True)
     (folder / "ada").chmod(0o755)
-    (folder / "ada" / "thesis").write_text("all of it")
-    # Somebody who left keeps what is theirs.
-    (folder / "gone").mkdir()
-    assert make(people, folder) == ""
-    assert (folder / "ada").stat().st_uid == 0
-    assert stat.S_IMODE((folder / "ada").stat().st_mode) == 0o755
-    assert (folder / "ada" / "thesis").read_text() == "all of it"
-    assert (folder / "gone").is_dir()
+    (folder / "ada" / "thesis").write_text("draft")
+    (folder / ".alan.new").mkdir(0o700)  # of a run that was cut off
+    (folder / "gone").mkdir()  # of somebody who left
+    assert make(people, folder) == f"made {folder}/alan\nmade {folder}/grace\n"
+    homes = {path.name: path.stat() for path in folder.iterdir()}
+    assert {name: (it.st_uid, it.st_gid, stat.S_IMODE(it.st_mode)) for name, it in homes.items()} == {
+        "ada": (0, 0, 0o755),
+        "alan": (10002, 10002, 0o700),
+        "grace": (10003, 10003, 0o700),
+        "gone": (0, 0, 0o755),
+    }
+    assert (folder / "ada" / "thesis").read_text() == "draft"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
-def test_one_that_was_cut_off_is_finished(tmp_path: Path) -> None:
-    people = tmp_path / "people"
-    people.write_text("ada 10001\n")
-    folder = tmp_path / "home"
-    (folder / ".ada.new").mkdir(parents=True)
-    make(people, folder)
-    assert (folder / "ada").stat().st_uid == 10001
-    assert not (folder / ".ada.new").exists()
-
-
-def test_a_folder_that_is_away_is_waited_for(tmp_path: Path) -> None:
-    people = tmp_path / "people"
-    people.write_text("ada 10001\n")
+def test_a_folder_that_is_away_is_waited_for(people: Path, tmp_path: Path) -> None:
     assert make(people, tmp_path / "not-mounted") == ""
     assert not (tmp_path / "not-mounted").exists()
 
 
-def test_no_home_is_made_on_the_machines_own_disk(tmp_path: Path) -> None:
-    people = tmp_path / "people"
-    people.write_text("ada 10001\n")
+def test_no_home_is_made_on_the_machines_own_disk(people: Path, tmp_path: Path) -> None:
     folder = tmp_path / "home"
     folder.mkdir()
     assert make(people, folder, kind="nfs") == ""
