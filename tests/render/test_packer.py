@@ -1,4 +1,4 @@
-"""Packer's files of every shipped spec and golden scenario, held against Packer itself."""
+"""Packer's files of every golden scenario, the shipped specs among them, held against Packer itself."""
 
 from __future__ import annotations
 
@@ -10,21 +10,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from golden_folders import GOLDEN, SPEC
+from golden_clusters import golden
+from golden_folders import scenarios
 
-from infra.load import load
-from infra.model import Cluster
+from infra.files import Files
 from infra.render.packer import render
-from infra.resolve.cluster import resolve
-from infra.resolve.lockfile import Lock
 
 ROOT = Path(__file__).parents[2]
-SPECS = sorted([*GOLDEN.glob(f"*/{SPEC}"), *(ROOT / "environments").glob("[!b]*[!k].yaml")])
 RUN = ("-var=spot=true", "-var=name=research-gpu-1", "-var=subnet=subnet-0123456789abcdef0")
-
-
-def cluster_of(spec: Path) -> Cluster:
-    return resolve(load(spec).spec, Lock(), spec.stem)[0]
 
 
 @cache
@@ -53,12 +46,16 @@ def validate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.parent.name}-{spec.stem}")
-def test_every_image_is_a_valid_template(spec: Path, tmp_path: Path) -> None:
-    cluster = cluster_of(spec)
-    for path, text in render(cluster).items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text(text)
+def write(folder: Path, files: Files) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text)
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_every_image_is_a_valid_template(scenario: str, tmp_path: Path) -> None:
+    cluster = golden(scenario)
+    write(tmp_path, render(cluster))
     for image in cluster.images if cluster.regions else ():
         for options in ((), RUN):
             said = validate(tmp_path / image.name, *options)
@@ -66,10 +63,8 @@ def test_every_image_is_a_valid_template(spec: Path, tmp_path: Path) -> None:
 
 
 def test_a_value_that_is_missing_is_not_valid(tmp_path: Path) -> None:
-    files = render(cluster_of(ROOT / "environments" / "minimal.yaml"))
-    for path, text in files.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text(text)
+    files = render(golden("minimal"))
+    write(tmp_path, files)
     values = json.loads(files["cpu/image.pkrvars.json"])
     del values["source_owner"]
     (tmp_path / "cpu" / "image.pkrvars.json").write_text(json.dumps(values))
