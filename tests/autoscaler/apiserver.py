@@ -221,7 +221,7 @@ class ApiServer:
 
     # Requests.
 
-    def answer(self, method: str, path: str, query: dict[str, str], body: Any, content: str) -> Object:
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Object:
         resource, namespace, name, sub = self._parsed(path)
         with self._changed:
             if method == "POST" and sub == "eviction":
@@ -239,8 +239,6 @@ class ApiServer:
                 return self._delete(resource, found, body or {})
             if method == "PUT":
                 return self._write(resource, found, body, sub)
-            if "json-patch" in content:
-                return self._write(resource, found, _json_patched(found, body), sub)
             return self._write(resource, found, _merged(found, body), sub)
 
     def _parsed(self, path: str) -> tuple[str, str, str, str]:
@@ -496,8 +494,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(parts.path, query, fault)
                 return
             body = json.loads(data) if data else None
-            content = self.headers.get("Content-Type", "")
-            answer = api.answer(self.command, parts.path, query, body, content)
+            answer = api.answer(self.command, parts.path, query, body)
         except LookupError:
             self._raw(404, b"404 page not found\n", {"Content-Type": "text/plain"})
         except ApiError as error:
@@ -616,31 +613,6 @@ def _merged(onto: Any, patch: Any) -> Any:
             made.pop(key, None)
         else:
             made[key] = _merged(made.get(key), value)
-    return made
-
-
-def _json_patched(onto: Object, patch: list[Object]) -> Object:
-    """RFC 6902, as much of it as people use."""
-    made = copy.deepcopy(onto)
-    for step in patch:
-        *way, last = [part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:]]
-        place: Any = made
-        for part in way:
-            place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
-        if step["op"] == "test":
-            if (place[int(last)] if isinstance(place, list) else place.get(last)) != step["value"]:
-                raise ApiError(
-                    422, "Invalid", "the server rejected our request due to an error in our request"
-                )
-        elif isinstance(place, list):
-            if step["op"] == "remove":
-                place.pop(int(last))
-            else:
-                place.insert(len(place) if last == "-" else int(last), step["value"])
-        elif step["op"] == "remove":
-            del place[last]
-        else:
-            place[last] = step["value"]
     return made
 
 

@@ -108,16 +108,6 @@ def test_each_action_goes_to_its_side_and_comes_back_in_order() -> None:
     assert set(map(type, world.asked)) == {*map(type, actions), tuple}
 
 
-def test_34_a_dry_run_writes_nothing_and_has_the_same_plan() -> None:
-    actions = SetDesired(WEST.name, 0, 3, "for pods"), TaintNode("a", "idle"), end()
-    dry, wet = World(), World()
-    planned = run(dry, *actions, dry=True)
-    assert dry.asked == []
-    assert statuses(planned) == ["planned"] * 3
-    assert [each.action for each in planned] == [each.action for each in run(wet, *actions)]
-    assert len(wet.asked) == 3
-
-
 def test_22_a_pod_that_has_come_since_keeps_its_machine() -> None:
     world = World(pods={ONE.name: [make.pod("new", node=ONE.name)]})
     (done,) = run(world, end())
@@ -274,7 +264,3 @@ def test_who_is_told_to_stop_begins_nothing_more() -> None:
     done = run(world, *actions, go_on=lambda: next(going))
     assert statuses(done) == ["done", "done", "stale", "stale"]
     assert len(world.asked) == 2
-
-
-def test_nothing_to_do() -> None:
-    assert run(World()) == []

@@ -204,18 +204,6 @@ def test_33_failures_make_it_wait_longer_up_to_a_limit(what: str) -> None:
     assert loop.last == world.now
 
 
-def test_33_a_fault_in_deciding_is_contained() -> None:
-    def fault(*_: Any) -> Decision:
-        raise ZeroDivisionError("odd")
-
-    world = World(decides=fault)
-    loop = world.loop()
-    assert loop.once().error == "ZeroDivisionError: odd"
-    world.decides = None
-    assert loop.once().error is None
-    assert len(world.writes()) == 2
-
-
 def test_33_an_observer_that_fails_is_logged_alone(caplog: pytest.LogCaptureFixture) -> None:
     def fault(cycle: Cycle) -> None:
         raise ValueError("not shown")

@@ -372,15 +372,6 @@ def test_a_kind_that_fails_at_first_is_waited_for(server: ApiServer, near: Clust
         assert list(watcher.errors) == ["kube/workloads"]
 
 
-def test_trouble_of_one_kind_is_its_own(server: ApiServer, near: Cluster) -> None:
-    server.fail("GET", "jobs", code=500, times=10**6)
-    with watched(near, NODE, JOB, ready=False) as watcher:
-        until(lambda: "kube/jobs" in watcher.errors and watcher.parts().errors.get("kube/nodes") is None)
-        server.put(NODES, node("a"))
-        until(lambda: names(watcher, "Node") == {"a"})
-        assert not watcher.healthy
-
-
 def test_a_decoder_that_fails_ends_no_thread(server: ApiServer, near: Cluster) -> None:
     class Moody(Plain):
         moods = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import islice
 from math import inf
 
@@ -60,14 +59,6 @@ def test_how_many_come_up_elsewhere() -> None:
     assert shut.others(frozenset({C})) == 1
     assert shut.others(frozenset({C}), 2) == 1, "no second one comes up there"
     assert Zones(_view(shut=frozenset({C})), []).others(frozenset({C})) == inf
-
-
-def test_as_many_as_it_takes_until_zones_are_reached() -> None:
-    zones = Zones(_view(), [])
-    assert zones.needed(Counter({C: 1}), 1) == 3
-    assert zones.needed(Counter({A: 2}), 1) == 4
-    assert zones.needed(Counter(), 5) == 5
-    assert Zones(_view((B,)), []).needed(Counter({B: 2}), 1) == 2
 
 
 levels = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=6)
