@@ -65,8 +65,8 @@ def spec(folder: Path) -> Cluster:
     """The environment, resolved."""
     (folder / "base.yaml").write_text((ROOT / "environments/base.yaml").read_text())
     (folder / "queues.yaml").write_text(SPEC)
-    found, _ = resolve(load(folder / "queues.yaml").spec, Lock(), "queues")
-    return found
+    cluster, _ = resolve(load(folder / "queues.yaml").spec, Lock(), "queues")
+    return cluster
 
 
 @dataclass(frozen=True)

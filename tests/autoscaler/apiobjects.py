@@ -102,8 +102,8 @@ def listed(*items: Json, version: str = "9", token: str | None = None) -> bytes:
 
 def shape_of(written: Json) -> Shape:
     """The shape of a pod."""
-    found: Shape = Decoder().item("Pod", raw(written))[1].shape
-    return found
+    shape: Shape = Decoder().item("Pod", raw(written))[1].shape
+    return shape
 
 
 def asked(written: Json) -> dict[str, int]:
@@ -116,7 +116,7 @@ def joined(**kinds: Iterable[Json]) -> Snapshot:
     decoder = Decoder()
     caches = {}
     for kind, items in kinds.items():
-        found = decoder.list(kind, listed(*items))
-        assert not found.faults, found.faults
-        caches[kind] = found.objects
+        page = decoder.list(kind, listed(*items))
+        assert not page.faults, page.faults
+        caches[kind] = page.objects
     return snapshot(caches, {}, {}, {}, AT)

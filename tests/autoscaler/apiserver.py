@@ -134,9 +134,9 @@ class ApiServer:
 
     def _cut(self, which: set[socket.socket]) -> None:
         with self._changed:
-            for each in list(which):
+            for connection in list(which):
                 try:
-                    each.shutdown(socket.SHUT_RDWR)
+                    connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     continue
 
@@ -150,13 +150,13 @@ class ApiServer:
         if not token.exists():
             token.write_text("letmein")
         context = {"cluster": "c", "user": "u"}
-        made = {
+        config = {
             "apiVersion": "v1", "kind": "Config", "current-context": "x",
             "clusters": [{"name": "c", "cluster": {"server": self.url}}],
             "users": [{"name": "u", "user": {"tokenFile": str(token)}}],
             "contexts": [{"name": "x", "context": context}],
         }  # fmt: skip
-        path.write_text(json.dumps(made))
+        path.write_text(json.dumps(config))
         return path
 
     # What goes wrong.
@@ -186,18 +186,18 @@ class ApiServer:
 
     # What it holds; also for tests, who change the world behind the API.
 
-    def put(self, resource: str, made: Object) -> Object:
+    def put(self, resource: str, body: Object) -> Object:
         """Makes an object, or replaces one, as a controller would."""
         with self._changed:
-            meta = made.setdefault("metadata", {})
+            meta = body.setdefault("metadata", {})
             key = (resource, meta.get("namespace", ""), meta["name"])
-            before = self.objects.get(key)
-            made.setdefault("kind", self.resources[resource])
-            made.setdefault("apiVersion", resource.rpartition("/")[0].split("/", 2)[2])
-            old = (before or {}).get("metadata", {})
-            meta.setdefault("uid", old.get("uid") or str(uuid.uuid4()))
-            meta.setdefault("creationTimestamp", old.get("creationTimestamp") or _now())
-            return self._store(resource, "ADDED" if before is None else "MODIFIED", made, before)
+            previous = self.objects.get(key)
+            body.setdefault("kind", self.resources[resource])
+            body.setdefault("apiVersion", resource.rpartition("/")[0].split("/", 2)[2])
+            previous_meta = (previous or {}).get("metadata", {})
+            meta.setdefault("uid", previous_meta.get("uid") or str(uuid.uuid4()))
+            meta.setdefault("creationTimestamp", previous_meta.get("creationTimestamp") or _now())
+            return self._store(resource, "ADDED" if previous is None else "MODIFIED", body, previous)
 
     def remove(self, resource: str, name: str, namespace: str = "") -> None:
         with self._changed:
@@ -208,16 +208,16 @@ class ApiServer:
         with self._changed:
             return copy.deepcopy(self.objects.get((resource, namespace, name)))
 
-    def _store(self, resource: str, event: str, made: Object, before: Object | None) -> Object:
+    def _store(self, resource: str, event: str, body: Object, previous: Object | None) -> Object:
         self._version += 1
-        made = copy.deepcopy(made)
-        made["metadata"]["resourceVersion"] = str(self._version)
-        key = (resource, made["metadata"].get("namespace", ""), made["metadata"]["name"])
+        body = copy.deepcopy(body)
+        body["metadata"]["resourceVersion"] = str(self._version)
+        key = (resource, body["metadata"].get("namespace", ""), body["metadata"]["name"])
         if event != "DELETED":
-            self.objects[key] = made
-        self._log.append(_Change(self._version, resource, event, made, before))
+            self.objects[key] = body
+        self._log.append(_Change(self._version, resource, event, body, previous))
         self._changed.notify_all()
-        return copy.deepcopy(made)
+        return copy.deepcopy(body)
 
     # Requests.
 
@@ -230,29 +230,29 @@ class ApiServer:
                 return self._list(resource, namespace, query)
             if method == "POST":
                 return self._create(resource, namespace, body)
-            found = self.objects.get((resource, namespace, name))
-            if found is None:
+            current = self.objects.get((resource, namespace, name))
+            if current is None:
                 raise ApiError(404, "NotFound", f'{_plural(resource)} "{name}" not found')
             if method == "GET":
-                return copy.deepcopy(found)
+                return copy.deepcopy(current)
             if method == "DELETE":
-                return self._delete(resource, found, body or {})
+                return self._delete(resource, current, body or {})
             if method == "PUT":
-                return self._write(resource, found, body, sub)
-            return self._write(resource, found, _merged(found, body), sub)
+                return self._write(resource, current, body, sub)
+            return self._write(resource, current, _merged(current, body), sub)
 
     def _parsed(self, path: str) -> tuple[str, str, str, str]:
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"(/api/v1|/apis/[^/]+/[^/]+)(?:/namespaces/(?P<ns>[^/]+)(?=/[^/]+))?/(?P<plural>[^/]+)"
             r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?",
             path,
         )
-        if found is None:
+        if match is None:
             raise LookupError(path)
-        resource = f"{found[1]}/{found['plural']}"
-        namespace, name, sub = found["ns"] or "", found["name"] or "", found["sub"] or ""
-        if namespace and resource not in self.resources and found["plural"] == "status":
-            resource, namespace, name, sub = f"{found[1]}/namespaces", "", namespace, "status"
+        resource = f"{match[1]}/{match['plural']}"
+        namespace, name, sub = match["ns"] or "", match["name"] or "", match["sub"] or ""
+        if namespace and resource not in self.resources and match["plural"] == "status":
+            resource, namespace, name, sub = f"{match[1]}/namespaces", "", namespace, "status"
         if resource not in self.resources:
             raise LookupError(path)
         return resource, namespace, name, sub
@@ -267,20 +267,22 @@ class ApiServer:
         else:
             version = str(self._version)
             left = [
-                each
-                for key, each in sorted(self.objects.items())
-                if key[0] == resource and namespace in ("", key[1]) and _selected(each, query)
+                item
+                for key, item in sorted(self.objects.items())
+                if key[0] == resource and namespace in ("", key[1]) and _selected(item, query)
             ]
         limit = int(query.get("limit") or 0) or len(left)
         page, rest = left[:limit], left[limit:]
         meta: Object = {"resourceVersion": version}
         if rest:
-            made = base64.b64encode(json.dumps({"rv": version, "id": uuid.uuid4().hex}).encode()).decode()
-            self._pages[made] = rest
-            meta |= {"continue": made, "remainingItemCount": len(rest)}
+            next_token = base64.b64encode(
+                json.dumps({"rv": version, "id": uuid.uuid4().hex}).encode()
+            ).decode()
+            self._pages[next_token] = rest
+            meta |= {"continue": next_token, "remainingItemCount": len(rest)}
         # Items of a list say neither what they are nor of which version.
         items = [
-            {key: value for key, value in each.items() if key not in ("kind", "apiVersion")} for each in page
+            {key: value for key, value in item.items() if key not in ("kind", "apiVersion")} for item in page
         ]
         return {
             "kind": f"{self.resources[resource]}List",
@@ -301,32 +303,32 @@ class ApiServer:
         self._checked(resource, body)
         return self.put(resource, body)
 
-    def _write(self, resource: str, found: Object, body: Object, sub: str) -> Object:
-        was, meta = found["metadata"], body.setdefault("metadata", {})
-        name = was["name"]
-        if meta.get("resourceVersion") not in (None, "", was["resourceVersion"]):
+    def _write(self, resource: str, current: Object, body: Object, sub: str) -> Object:
+        current_meta, meta = current["metadata"], body.setdefault("metadata", {})
+        name = current_meta["name"]
+        if meta.get("resourceVersion") not in (None, "", current_meta["resourceVersion"]):
             raise ApiError(
                 409, "Conflict",
                 f'Operation cannot be fulfilled on {_plural(resource)} "{name}": the object has been '
                 "modified; please apply your changes to the latest version and try again",
             )  # fmt: skip
-        if meta.get("uid", was["uid"]) != was["uid"]:
+        if meta.get("uid", current_meta["uid"]) != current_meta["uid"]:
             raise ApiError(
                 422, "Invalid",
                 f'{self.resources[resource]} "{name}" is invalid: metadata.uid: Invalid value: '
                 f'"{meta["uid"]}": field is immutable',
             )  # fmt: skip
-        made = {**copy.deepcopy(body), "metadata": {**meta, "uid": was["uid"]}}
-        made["metadata"]["creationTimestamp"] = was["creationTimestamp"]
-        made["metadata"]["resourceVersion"] = was["resourceVersion"]
+        new = {**copy.deepcopy(body), "metadata": {**meta, "uid": current_meta["uid"]}}
+        new["metadata"]["creationTimestamp"] = current_meta["creationTimestamp"]
+        new["metadata"]["resourceVersion"] = current_meta["resourceVersion"]
         if sub == "status":
-            made = {**copy.deepcopy(found), "status": made.get("status")}
+            new = {**copy.deepcopy(current), "status": new.get("status")}
         elif _plural(resource) in _STATUS:
-            made["status"] = found.get("status")
-        self._checked(resource, made)
-        if made == found:
-            return copy.deepcopy(found)
-        return self._store(resource, "MODIFIED", made, found)
+            new["status"] = current.get("status")
+        self._checked(resource, new)
+        if new == current:
+            return copy.deepcopy(current)
+        return self._store(resource, "MODIFIED", new, current)
 
     def _checked(self, resource: str, body: Object) -> None:
         if _plural(resource) == "configmaps":
@@ -334,8 +336,8 @@ class ApiServer:
             if size > 2**20:
                 raise ApiError(422, "Invalid", "ConfigMap is invalid: []: Too long: at most 1048576 bytes")
 
-    def _delete(self, resource: str, found: Object, options: Object) -> Object:
-        wanted, meta = options.get("preconditions") or {}, found["metadata"]
+    def _delete(self, resource: str, current: Object, options: Object) -> Object:
+        wanted, meta = options.get("preconditions") or {}, current["metadata"]
         for given, key in (("uid", "uid"), ("resourceVersion", "resourceVersion")):
             if given in wanted and wanted[given] != meta[key]:
                 raise ApiError(
@@ -343,32 +345,32 @@ class ApiServer:
                     f"Precondition failed: UID in precondition: {wanted[given]}, "
                     f"UID in object meta: {meta[key]}",
                 )  # fmt: skip
-        spec, phase = found.get("spec") or {}, (found.get("status") or {}).get("phase")
+        spec, phase = current.get("spec") or {}, (current.get("status") or {}).get("phase")
         runs = _plural(resource) == "pods" and spec.get("nodeName") and phase not in ("Succeeded", "Failed")
         if runs and spec.get("terminationGracePeriodSeconds", 30):
             # Its kubelet has the last word: `remove` stands for that.
             if not meta.get("deletionTimestamp"):
-                made = copy.deepcopy(found)
-                made["metadata"]["deletionTimestamp"] = _now()
-                self._store(resource, "MODIFIED", made, found)
+                leaving = copy.deepcopy(current)
+                leaving["metadata"]["deletionTimestamp"] = _now()
+                self._store(resource, "MODIFIED", leaving, current)
         else:
             self.remove(resource, meta["name"], meta.get("namespace", ""))
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _evict(self, namespace: str, name: str, body: Object) -> Object:
         pods = "/api/v1/pods"
-        found = self.objects.get((pods, namespace, name))
-        if found is None:
+        pod = self.objects.get((pods, namespace, name))
+        if pod is None:
             raise ApiError(404, "NotFound", f'pods "{name}" not found')
         options = body.get("deleteOptions") or {}
-        phase = (found.get("status") or {}).get("phase")
-        if phase == "Running" and not found["metadata"].get("deletionTimestamp"):
-            labels = found["metadata"].get("labels") or {}
+        phase = (pod.get("status") or {}).get("phase")
+        if phase == "Running" and not pod["metadata"].get("deletionTimestamp"):
+            labels = pod["metadata"].get("labels") or {}
             budgets = [
-                each
-                for key, each in self.objects.items()
+                budget
+                for key, budget in self.objects.items()
                 if key[:2] == ("/apis/policy/v1/poddisruptionbudgets", namespace)
-                and (each["spec"]["selector"].get("matchLabels") or {}).items() <= labels.items()
+                and (budget["spec"]["selector"].get("matchLabels") or {}).items() <= labels.items()
             ]
             if len(budgets) > 1:
                 raise ApiError(
@@ -376,12 +378,14 @@ class ApiServer:
                     "does not support.",
                 )  # fmt: skip
             if budgets:
-                self._spend(budgets[0], found)
-        return self._delete(pods, found, options)
+                self._spend(budgets[0], pod)
+        return self._delete(pods, pod, options)
 
     def _spend(self, budget: Object, pod: Object) -> None:
         status, name = budget.get("status") or {}, budget["metadata"]["name"]
-        conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions") or []}
+        conditions = {
+            condition["type"]: condition["status"] for condition in pod["status"].get("conditions") or []
+        }
         if (
             conditions.get("Ready") != "True"
             and status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0
@@ -399,16 +403,16 @@ class ApiServer:
                     }
                 ],
             )  # fmt: skip
-        made = copy.deepcopy(budget)
-        made["status"]["disruptionsAllowed"] -= 1
-        self._store("/apis/policy/v1/poddisruptionbudgets", "MODIFIED", made, budget)
+        spent = copy.deepcopy(budget)
+        spent["status"]["disruptionsAllowed"] -= 1
+        self._store("/apis/policy/v1/poddisruptionbudgets", "MODIFIED", spent, budget)
 
     # Watches.
 
     def watch(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
         """Lines, and an empty one now and then so that whoever sends them looks whether anybody listens."""
         resource, namespace, _, _ = self._parsed(path)
-        at = told = int(query.get("resourceVersion") or self._version)
+        at = sent = int(query.get("resourceVersion") or self._version)
         ends = time.monotonic() + float(query.get("timeoutSeconds") or 1800)
         marks = query.get("allowWatchBookmarks") in ("1", "true")
         marked = time.monotonic()
@@ -418,21 +422,21 @@ class ApiServer:
             return
         while time.monotonic() < ends and self._server is not None:
             with self._changed:
-                news = [each for each in self._log if each.version > at]
+                news = [change for change in self._log if change.version > at]
                 if not news:
                     self._changed.wait(0.02)
-                    news = [each for each in self._log if each.version > at]
+                    news = [change for change in self._log if change.version > at]
                 latest = self._version
             for change in news:
                 at = change.version
                 line = _told(change, resource, namespace, query)
                 if line:
-                    told = at
+                    sent = at
                     yield line
             at = max(at, latest) if not news else at
             # There is none of a version that the watcher knows already.
-            if marks and at > told and time.monotonic() - marked >= self.bookmark:
-                marked, told = time.monotonic(), at
+            if marks and at > sent and time.monotonic() - marked >= self.bookmark:
+                marked, sent = time.monotonic(), at
                 kind, api = self.resources[resource], resource.rpartition("/")[0].split("/", 2)[2]
                 meta = {"resourceVersion": str(at), "creationTimestamp": None}
                 yield _line("BOOKMARK", {"kind": kind, "apiVersion": api, "metadata": meta})
@@ -592,13 +596,13 @@ def _line(event: str, what: Object) -> bytes:
     return json.dumps({"type": event, "object": what}).encode() + b"\n"
 
 
-def _selected(each: Object, query: dict[str, str]) -> bool:
+def _selected(item: Object, query: dict[str, str]) -> bool:
     for term in filter(None, query.get("fieldSelector", "").split(",")):
         path, sign, value = re.fullmatch(r"([^!=]+)(!=|==?)(.*)", term).groups()  # type: ignore[union-attr]
-        found: Any = each
+        actual: Any = item
         for part in path.split("."):
-            found = (found or {}).get(part)
-        if ((found or "") == value) != (sign != "!="):
+            actual = (actual or {}).get(part)
+        if ((actual or "") == value) != (sign != "!="):
             return False
     return True
 
@@ -607,13 +611,13 @@ def _merged(onto: Any, patch: Any) -> Any:
     """RFC 7396."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
-    made = copy.deepcopy(onto) if isinstance(onto, dict) else {}
+    merged = copy.deepcopy(onto) if isinstance(onto, dict) else {}
     for key, value in patch.items():
         if value is None:
-            made.pop(key, None)
+            merged.pop(key, None)
         else:
-            made[key] = _merged(made.get(key), value)
-    return made
+            merged[key] = _merged(merged.get(key), value)
+    return merged
 
 
 def _plural(resource: str) -> str:

@@ -65,15 +65,17 @@ def bought(
     of: Config, waiting: list[Pod], sizes: Mapping[str, int], loops: Iterable[int] = range(20)
 ) -> list[dict[str, int]]:
     """Group → its new size, for each of these loops; what is asked for boots, and never is up."""
-    memory, found = Memory(), []
-    there: Snapshot | None = None
+    memory, grown_by_loop = Memory(), []
+    snapshot_now: Snapshot | None = None
     for loop in loops:
         now = NOW + 10 * loop
-        there = changed(there, at=now) if there is not None else seen(of, waiting, sizes, now)
-        decision = decide(there, memory, of, now)
+        snapshot_now = (
+            changed(snapshot_now, at=now) if snapshot_now is not None else seen(of, waiting, sizes, now)
+        )
+        decision = decide(snapshot_now, memory, of, now)
         memory = decision.memory
         grown = {a.group: a.desired for a in decision.actions if isinstance(a, SetDesired)}
         if grown:
-            sizes, there = {**sizes, **grown}, None
-        found.append(grown)
-    return found
+            sizes, snapshot_now = {**sizes, **grown}, None
+        grown_by_loop.append(grown)
+    return grown_by_loop

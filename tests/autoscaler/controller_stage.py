@@ -141,9 +141,9 @@ class Stage:
 
     def versions(self, resource: str) -> set[str]:
         return {
-            each["metadata"]["resourceVersion"]
-            for (kind, _, _), each in list(self.api.objects.items())
-            if kind == resource and (each.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+            item["metadata"]["resourceVersion"]
+            for (kind, _, _), item in list(self.api.objects.items())
+            if kind == resource and (item.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
         }
 
     def moment(self) -> datetime:
@@ -169,23 +169,23 @@ class Stage:
         names = [f"{name}-{number}" for number in range(count)]
         asked = apiobjects.container({"cpu": "1", "memory": "1Gi"}, {GPU: str(gpus)} if gpus else None)
         tolerations = [{"key": GPU, "operator": "Exists"}] if gpus else []
-        for each in names:
-            made = apiobjects.pod(each, asked, tolerations=tolerations, **more)
-            for given in ("uid", "resourceVersion", "creationTimestamp"):
-                made["metadata"].pop(given)
-            self.api.put(PODS, made)
+        for pod_name in names:
+            body = apiobjects.pod(pod_name, asked, tolerations=tolerations, **more)
+            for key in ("uid", "resourceVersion", "creationTimestamp"):
+                body["metadata"].pop(key)
+            self.api.put(PODS, body)
         return names
 
     def boot(self, *groups: Group) -> list[str]:
         """Every instance that has none gets its node."""
-        made = []
-        there = {each["spec"]["providerID"] for each in self._all(NODES)}
+        joined = []
+        known = {each["spec"]["providerID"] for each in self._all(NODES)}
         for group in groups or self.config.groups:
             for state in self.aws.group(group).instance_states:
                 provider = f"aws:///{group.zones[0]}/{state.instance.id}"
-                if provider not in there:
-                    made.append(self._join(group, state.instance.id, provider))
-        return made
+                if provider not in known:
+                    joined.append(self._join(group, state.instance.id, provider))
+        return joined
 
     def _join(self, group: Group, name: str, provider: str) -> str:
         moment = self.moment().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -216,7 +216,7 @@ class Stage:
 
     def silence(self, *nodes: str) -> None:
         """Nodes whose machines are gone are not ready any more, and these."""
-        there = {
+        running = {
             state.instance.id
             for group in self.config.groups
             for state in self.aws.group(group).instance_states
@@ -224,7 +224,7 @@ class Stage:
         moment = self.moment().strftime("%Y-%m-%dT%H:%M:%SZ")
         for node in self._all(NODES):
             (ready,) = node["status"]["conditions"]
-            if node["metadata"]["name"] not in there and ready["status"] == "True":
+            if node["metadata"]["name"] not in running and ready["status"] == "True":
                 ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": moment}
                 self.api.put(NODES, {**node, "status": {**node["status"], "conditions": [ready]}})
 
@@ -245,11 +245,11 @@ class Stage:
 
     def bind(self, pod: str, node: str) -> None:
         """A pod starts on a node."""
-        made = self.api.get(PODS, pod, "user-ada")
-        assert made is not None
-        made["spec"]["nodeName"] = node
-        made["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-        self.api.put(PODS, made)
+        body = self.api.get(PODS, pod, "user-ada")
+        assert body is not None
+        body["spec"]["nodeName"] = node
+        body["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        self.api.put(PODS, body)
 
     def finish(self, *pods: str) -> None:
         """Pods end."""

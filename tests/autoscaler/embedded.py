@@ -208,25 +208,22 @@ def running() -> Iterator[EmbeddedAws]:
                 pass
 
         application = Application(Identity("tests", "research", 0.0))
-        place = EmbeddedAws("")
+        aws = EmbeddedAws("")
 
         def recording(environ: Any, start_response: Any) -> Any:
             call = identify(environ, read_body(environ))
-            place.calls.append((call.region, call.action))
-            if held := place.holding.get((call.region, call.action)):
+            aws.calls.append((call.region, call.action))
+            if held := aws.holding.get((call.region, call.action)):
                 held.wait(60)
             return application(environ, start_response)
 
         server = make_server("127.0.0.1", 0, recording, threaded=True, request_handler=Quiet)
         server.daemon_threads = True  # type: ignore[attr-defined]
-        place.address = f"http://127.0.0.1:{server.server_port}"
+        aws.address = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        with (
-            mock.patch("infra.localaws.plugin.active", plugin.PLUGIN),
-            mock.patch.dict(os.environ, environment(place.address)),
-        ):
-            yield place
+        with mock.patch.dict(os.environ, environment(aws.address)):
+            yield aws
         server.shutdown()
         thread.join()
         server.server_close()

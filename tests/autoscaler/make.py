@@ -151,14 +151,14 @@ def _node(
     more.setdefault("created", NOW - 3600)
     more.setdefault("since", NOW - 3500)
     more.setdefault("ready", True)
-    said = {
+    node_labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         **labels,
         **more.pop("labels", {}),
     }
-    return Node(name=name, labels=said, **more)
+    return Node(name=name, labels=node_labels, **more)
 
 
 def group(
@@ -171,13 +171,13 @@ def group(
     **more: Any,
 ) -> Group:
     """A group of p3.8xlarge at a site, up to 20 of them, on demand."""
-    found = tuple(zones if zones is not None else ZONES.get(site, (f"{site}a", f"{site}b")))
+    zone_names = tuple(zones if zones is not None else ZONES.get(site, (f"{site}a", f"{site}b")))
     labels = {
         "causeway.dev/pool": pool,
         "causeway.dev/site": site,
         "causeway.dev/capacity-type": "on-demand",
         "topology.kubernetes.io/region": site,
-        **({"topology.kubernetes.io/zone": found[0]} if len(found) == 1 else {}),
+        **({"topology.kubernetes.io/zone": zone_names[0]} if len(zone_names) == 1 else {}),
         **({"node.kubernetes.io/instance-type": types[0].name} if len(types) == 1 else {}),
         **more.pop("labels", {}),
     }
@@ -201,7 +201,7 @@ def group(
             "priority": 0,
             "min": 0,
             "max": 20,
-            "zones": found,
+            "zones": zone_names,
             "types": tuple(types),
             "on_demand_base": 0,
             "on_demand_percent": 100,
@@ -222,9 +222,11 @@ def cpu_group(site: str = "us-west-2", pool: str = "cpu", **more: Any) -> Group:
 
 def config(*groups: Group, **more: Any) -> Config:
     """A configuration; without groups: gpu-p3 in three regions, and cpu in the first."""
-    found = groups or (*map(group, REGIONS), cpu_group())
-    regions = {each.site: each.region for each in found}
-    return Config(environment="research", cluster="research", regions=regions, groups=tuple(found), **more)
+    of_groups = groups or (*map(group, REGIONS), cpu_group())
+    regions = {member.site: member.region for member in of_groups}
+    return Config(
+        environment="research", cluster="research", regions=regions, groups=tuple(of_groups), **more
+    )
 
 
 def instance_id(of: Group, number: int) -> str:
@@ -246,7 +248,7 @@ def state(
     of: Group, desired: int | None = None, instances: Sequence[Instance] | int = (), **more: Any
 ) -> GroupState:
     """A group as AWS tells of it: ``instances`` may be a number. Protected, never rebalanced."""
-    found = (
+    members = (
         tuple(instance(of, number) for number in range(1, instances + 1))
         if isinstance(instances, int)
         else tuple(instances)
@@ -257,10 +259,10 @@ def state(
     return GroupState(
         name=of.name,
         region=of.region,
-        desired=sum(each.weight for each in found) if desired is None else desired,
+        desired=sum(one.weight for one in members) if desired is None else desired,
         min=of.min,
         max=of.max,
-        instances=found,
+        instances=members,
         **more,
     )
 
@@ -323,13 +325,13 @@ def snapshot(
     **more: Any,
 ) -> Snapshot:
     """A snapshot at `NOW`. Without ``groups``: all of a configuration's, empty."""
-    found = [state(each) for each in (of or config()).groups] if groups is None else groups
+    states = [state(one) for one in (of or config()).groups] if groups is None else groups
     more.setdefault("at", NOW)
     return Snapshot(
         nodes=tuple(nodes),
         pods=tuple(pods),
-        gangs={each.key: each for each in gangs},
-        groups={each.name: each for each in found},
+        gangs={one.key: one for one in gangs},
+        groups={one.name: one for one in states},
         **more,
     )
 

@@ -92,13 +92,13 @@ class Scene:
         snapshot = self.snapshot()
         learned = detection.learn(snapshot, self.memory, self.config, self.now).memory
         view = state_builder.build(snapshot, learned, self.config, self.now)
-        found = planner.plan(view, self.held, self.sizes, snapshot, learned, self.config, self.now)
-        self.memory = found.memory
-        self.notices += [notice.text for notice in found.notices]
-        for action in found.actions:
+        plan = planner.plan(view, self.held, self.sizes, snapshot, learned, self.config, self.now)
+        self.memory = plan.memory
+        self.notices += [notice.text for notice in plan.notices]
+        for action in plan.actions:
             if not isinstance(action, self.fails):
                 self._do(action)
-        return found.actions
+        return plan.actions
 
     def loops(self, count: int) -> list[Action]:
         """So many, and what all of them did."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from infra.autoscaler.observed.snapshot import (
     GPU,
     GangSet,
     GroupState,
+    Node,
+    Pod,
     Snapshot,
 )
 
@@ -34,6 +37,15 @@ ASKED = Memory(resizes={WEST.name: Resize(NOW - 30, 0, 6)})
 
 def loop(snapshot: Snapshot, memory: Memory, now: float = NOW) -> Decision:
     return decide(snapshot, memory, CONFIG, now)
+
+
+def seen(
+    nodes: Sequence[Node] = (), pods: Iterable[Pod] = (), west: GroupState | None = None, **more: Any
+) -> Snapshot:
+    """Nodes of the first region, each with its instance; the second region has none."""
+    return make.snapshot(
+        nodes, pods, [west or make.state(WEST, instances=len(nodes)), make.state(EAST)], **more
+    )
 
 
 def sizes(decision: Decision) -> dict[str, int]:
@@ -57,7 +69,7 @@ def test_19_the_primary_region_wins_again_when_its_bar_ends() -> None:
     failed = make.failed(WEST, NO_CAPACITY)
     first = loop(six(make.state(WEST, 6, 0, activities=(failed,)), make.state(EAST)), ASKED)
     until = first.memory.backoffs[WEST.name].until
-    later = make.snapshot(pods=make.pods(2, gpus=4), groups=[make.state(WEST), make.state(EAST)])
+    later = seen((), make.pods(2, gpus=4))
     assert sizes(loop(later, first.memory, until - 1)) == {EAST.name: 2}
     assert sizes(loop(later, first.memory, until)) == {WEST.name: 2}
 
@@ -66,8 +78,7 @@ def test_22_work_that_comes_has_a_draining_machine_back() -> None:
     """Nothing is bought for a pod that a machine has room for which was about to go."""
     node = make.node(WEST, taints=(*WEST.taints, Taint(DRAIN_TAINT, f"{NOW - 10:.0f}")))
     drain = Drain(WEST.name, node.instance, "tainted", NOW - 10, NOW - 10, "it is idle")
-    snapshot = make.snapshot([node], make.pods(1, gpus=4), [make.state(WEST, instances=1), make.state(EAST)])
-    decision = loop(snapshot, Memory(drains={node.name: drain}))
+    decision = loop(seen([node], make.pods(1, gpus=4)), Memory(drains={node.name: drain}))
     assert [type(action) for action in decision.actions] == [FreeNode]
     assert decision.memory.drains == {}
 
@@ -76,8 +87,7 @@ def test_32_above_45_percent_unready_nothing_is_written() -> None:
     def cluster(lost: int) -> Snapshot:
         nodes = [make.node(WEST, number) for number in range(1, 11)]
         nodes = [replace(each, ready=number >= lost) for number, each in enumerate(nodes)]
-        state = make.state(WEST, instances=10)
-        return make.snapshot(nodes, make.pods(60, gpus=4), [state, make.state(EAST)])
+        return seen(nodes, make.pods(60, gpus=4))
 
     idle = Memory(idle={make.node(WEST, number).name: NOW - 5000 for number in range(1, 11)})
     stopped = loop(cluster(5), idle)
@@ -129,21 +139,15 @@ def joining(**node: Any) -> tuple[Snapshot, Memory]:
     """A pod that waits, and its machine, whose node has become ready three seconds ago."""
     instance = make.instance(WEST, launched=NOW - 200)
     joined = make.node(WEST, **{"created": NOW - 60, "since": NOW - 3, **node})
-    states = [make.state(WEST, 1, [instance]), make.state(EAST)]
-    return (
-        make.snapshot([joined], make.pods(1, gpus=4), states),
-        Memory(boots={instance.id: NOW - 190}),
-    )
+    snapshot = seen([joined], make.pods(1, gpus=4), make.state(WEST, 1, [instance]))
+    return snapshot, Memory(boots={instance.id: NOW - 190})
 
 
 def test_32_machines_that_never_came_up_do_not_keep_us_from_ending_them() -> None:
     """A broken image: eight machines of which none joins are all that there is."""
     instances = [make.instance(WEST, number, launched=NOW - 2000) for number in range(1, 9)]
     memory = Memory(boots={each.id: NOW - 910 for each in instances})
-    decision = loop(
-        make.snapshot((), make.pods(8, gpus=4), [make.state(WEST, 8, instances), make.state(EAST)]),
-        memory,
-    )
+    decision = loop(seen((), make.pods(8, gpus=4), make.state(WEST, 8, instances)), memory)
     assert decision.stopped is None
     assert of(Terminate, decision.actions)
     assert sizes(decision) == {EAST.name: 8}
@@ -154,14 +158,14 @@ def test_23_a_node_left_over_from_another_name_does_not_end_the_machine() -> Non
     now = make.node(WEST, created=NOW - 1000)
     before = make.node(WEST, name="before", ready=False, created=NOW - 90_000, since=NOW - 2000)
     runs = make.pod("run", node=now.name, gpus=4, owner=make.job())
-    states = [make.state(WEST, instances=1), make.state(EAST)]
-    decision = loop(make.snapshot([before, now], [runs], states), Memory(idle={"before": NOW - 2000}))
+    one = make.state(WEST, instances=1)
+    decision = loop(seen([before, now], [runs], one), Memory(idle={"before": NOW - 2000}))
     assert not of(Terminate, decision.actions)
 
 
 def test_05_a_pod_nominated_to_a_node_that_is_no_more_waits_like_any_other() -> None:
     lost = make.pods(1, gpus=4, nominated="gone")
-    decision = loop(make.snapshot((), lost, [make.state(WEST), make.state(EAST)]), Memory())
+    decision = loop(seen((), lost), Memory())
     assert sizes(decision) == {WEST.name: 1}
 
 
@@ -177,8 +181,7 @@ def test_02_a_gang_that_begins_anew_takes_the_places_of_its_pods_that_leave(left
         for each in nodes
     ]
     new = make.pods(4, "new", like, gang=key)
-    states = [make.state(WEST, instances=4), make.state(EAST)]
-    decision = loop(make.snapshot(nodes, [*old, *new], states, gangs=[make.gang("train", 4, like)]), Memory())
+    decision = loop(seen(nodes, [*old, *new], gangs=[make.gang("train", 4, like)]), Memory())
     assert sizes(decision) == ({WEST.name: 4 + bought} if bought else {})
 
 
@@ -255,16 +258,14 @@ def test_30_a_machine_that_comes_out_of_a_warm_pool_is_on_its_way() -> None:
         (replace(asleep, ready=True, since=NOW), "InService", [FreeNode]),
     ):
         state = make.state(WEST, instances=[replace(instance, lifecycle=lifecycle)])
-        decision = loop(make.snapshot([node], waits, [state, make.state(EAST)]), memory)
+        decision = loop(seen([node], waits, state), memory)
         assert [type(action) for action in decision.actions] == done
         memory = decision.memory
 
 
 def test_30_a_machine_that_goes_to_sleep_in_a_warm_pool_is_no_place_for_work() -> None:
     warm = make.instance(WEST, lifecycle="Warmed:Pending")
-    snapshot = make.snapshot(
-        [make.node(WEST)], make.pods(1, gpus=4), [make.state(WEST, 0, [warm]), make.state(EAST)]
-    )
+    snapshot = seen([make.node(WEST)], make.pods(1, gpus=4), make.state(WEST, 0, [warm]))
     assert sizes(loop(snapshot, Memory())) == {WEST.name: 1}
 
 
@@ -276,12 +277,8 @@ def test_12_nothing_is_bought_for_pods_of_a_request_that_are_over() -> None:
     run = [make.pod(f"run-{each.name}", like, node=each.name, gang=request.key) for each in nodes[:2]]
     others = [make.pod(f"other-{each.name}", gpus=4, node=each.name) for each in nodes[2:]]
     booking = Booking(tuple(each.name for each in nodes), NOW + 400)
-    decision = loop(
-        make.snapshot(
-            nodes, [*run, *others], [make.state(WEST, instances=4), make.state(EAST)], gangs=[request]
-        ),
-        Memory(bookings={request.key: booking}),
-    )
+    memory = Memory(bookings={request.key: booking})
+    decision = loop(seen(nodes, [*run, *others], gangs=[request]), memory)
     assert decision.actions == ()
     assert decision.memory.bookings == {request.key: booking}
 
@@ -291,8 +288,8 @@ def test_12_a_member_where_the_rest_never_fits_does_not_keep_it_waiting() -> Non
     key, like = make.key_of(), make.shape(gpus=4)
     first = make.pod("train-0", like, node="titan-a01", gang=key)
     rest = make.pods(7, "train", like, gang=key)
-    states = [make.state(WEST), make.state(EAST)]
-    alone = make.snapshot([make.titan()], [first, *rest], states, gangs=[make.gang("train", 8, like)])
+    gang = make.gang("train", 8, like)
+    alone = seen([make.titan()], [first, *rest], make.state(WEST), gangs=[gang])
     assert sizes(loop(alone, Memory())) == {WEST.name: 7}
     # Where there would be room, if others went, it waits for that.
     busy = [make.pod(each.name, gpus=4, node=each.name) for each in make.titans(8)[1:]]
@@ -308,8 +305,8 @@ def test_12_a_launcher_without_cards_does_not_bind_the_workers_to_its_site() -> 
     runs = make.pod("launcher", launcher, node=nodes[0].name, gang=key)
     gang = make.gang("train", 8, worker, kind="JobSet", sets=(GangSet(launcher, 1), GangSet(worker, 7)))
     waiting = make.pods(7, "worker", worker, gang=key)
-    states = [make.state(WEST), make.state(EAST)]
-    decision = loop(make.snapshot(nodes, [runs, *busy, *waiting], states, gangs=[gang]), Memory())
+    snapshot = seen(nodes, [runs, *busy, *waiting], make.state(WEST), gangs=[gang])
+    decision = loop(snapshot, Memory())
     assert sizes(decision) == {WEST.name: 7}
 
 
@@ -319,7 +316,7 @@ NO_CARDS = {name: amount for name, amount in P3.items() if name != GPU}
 def test_30_an_idle_machine_whose_cards_are_away_for_a_moment_is_not_ended() -> None:
     """Their plugin is replaced. The machine is old, and has been kept idle for long."""
     node = make.node(WEST, allocatable=NO_CARDS)
-    snapshot = make.snapshot([node], make.pods(1, gpus=4), [make.state(WEST, instances=1), make.state(EAST)])
+    snapshot = seen([node], make.pods(1, gpus=4))
     decision = loop(snapshot, Memory(idle={node.name: NOW - 5000}))
     assert decision.actions == (), "it is waited for"
     later = NOW + CONFIG.boot_timeout
@@ -329,8 +326,7 @@ def test_30_an_idle_machine_whose_cards_are_away_for_a_moment_is_not_ended() -> 
 def test_32_cards_that_are_away_from_machines_that_work_stop_nothing() -> None:
     nodes = [make.node(WEST, number, allocatable=NO_CARDS) for number in range(1, 11)]
     work = [make.pod(each.name, gpus=4, node=each.name) for each in nodes]
-    states = [make.state(WEST, instances=10), make.state(EAST)]
-    decision = loop(make.snapshot(nodes, [*work, *make.pods(1, gpus=4)], states), Memory())
+    decision = loop(seen(nodes, [*work, *make.pods(1, gpus=4)]), Memory())
     assert decision.stopped is None
     assert not of(Terminate, decision.actions)
 
@@ -339,8 +335,8 @@ def test_22_a_machine_does_not_inherit_the_end_of_one_that_had_its_name() -> Non
     """Names are made of addresses, which are given out again."""
     node = make.node(WEST, 2, name="ip-10-0-0-5", created=NOW - 300)
     drain = Drain(WEST.name, make.instance_id(WEST, 1), "ending", NOW - 400, NOW - 500, "it was idle")
-    states = [make.state(WEST, instances=[make.instance(WEST, 2)]), make.state(EAST)]
-    decision = loop(make.snapshot([node], (), states), Memory(drains={node.name: drain}))
+    state = make.state(WEST, instances=[make.instance(WEST, 2)])
+    decision = loop(seen([node], (), state), Memory(drains={node.name: drain}))
     assert decision.actions == ()
     assert decision.memory.drains == {}
 
@@ -350,8 +346,7 @@ def test_23_a_machine_under_the_node_of_one_that_had_its_name_is_not_ended() -> 
     instance = make.instance(WEST, 2, launched=NOW - 2000, host="ip-10-0-0-5")
     node = make.node(WEST, 1, name="ip-10-0-0-5")
     runs = make.pod("run", gpus=4, node=node.name, owner=make.job())
-    states = [make.state(WEST, instances=[instance]), make.state(EAST)]
     memory = Memory(boots={instance.id: NOW - 1500})
-    decision = loop(make.snapshot([node], [runs], states), memory)
+    decision = loop(seen([node], [runs], make.state(WEST, instances=[instance])), memory)
     assert decision.actions == ()
     assert decision.memory.boots == {}

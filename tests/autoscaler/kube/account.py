@@ -35,10 +35,10 @@ def account(admin: Cluster, spec: Spec | None = None) -> Iterator[Path]:
     """The kubeconfig that the controller's pod would have, with its service account's token. Afterwards the
     cluster is as it was, apart from the namespace."""
     documents = autoscaler.objects(spec or golden("research"))
-    made = [*documents["kinds.yaml"], *documents["rights.yaml"]]
+    objects = [*documents["kinds.yaml"], *documents["rights.yaml"]]
     admin.ensure("/api/v1/namespaces", {"metadata": {"name": SYSTEM}})
-    for each in made:
-        admin.create(_FOLDERS[each["kind"]], dict(each))
+    for manifest in objects:
+        admin.create(_FOLDERS[manifest["kind"]], dict(manifest))
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = admin.create(f"{_FOLDERS['ServiceAccount']}/{autoscaler.NAME}/token", asked)
     path = admin.kubeconfig.with_name("account")  # it names the authority's file beside it
@@ -48,7 +48,7 @@ def account(admin: Cluster, spec: Spec | None = None) -> Iterator[Path]:
     controller = Cluster.of(path)
     until(lambda: _served(controller))
     yield path
-    paths = [f"{_FOLDERS[each['kind']]}/{each['metadata']['name']}" for each in reversed(made)]
+    paths = [f"{_FOLDERS[manifest['kind']]}/{manifest['metadata']['name']}" for manifest in reversed(objects)]
     for each_path in paths:
         admin.delete(each_path)
     until(lambda: not any(admin.get(each_path) for each_path in paths))

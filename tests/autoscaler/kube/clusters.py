@@ -41,24 +41,24 @@ class Plain:
     """Objects as they are; one that is labelled ``bad`` makes no sense."""
 
     def list(self, kind: str, body: bytes) -> Page:
-        found = msgspec.json.decode(body)
-        page = Page(found["metadata"]["resourceVersion"], found["metadata"].get("continue"), {})
-        for each in found["items"]:
-            if "bad" in (each["metadata"].get("labels") or {}):
-                page.faults[key(each)] = "bad"
+        decoded = msgspec.json.decode(body)
+        page = Page(decoded["metadata"]["resourceVersion"], decoded["metadata"].get("continue"), {})
+        for item in decoded["items"]:
+            if "bad" in (item["metadata"].get("labels") or {}):
+                page.faults[key(item)] = "bad"
             else:
-                page.objects[key(each)] = each
+                page.objects[key(item)] = item
         return page
 
     def item(self, kind: str, raw: bytes) -> tuple[str, Any, str]:
-        found = msgspec.json.decode(raw)
-        if "bad" in (found["metadata"].get("labels") or {}):
+        item = msgspec.json.decode(raw)
+        if "bad" in (item["metadata"].get("labels") or {}):
             raise ValueError("bad")
-        return key(found), found, found["metadata"]["resourceVersion"]
+        return key(item), item, item["metadata"]["resourceVersion"]
 
 
-def key(each: Object) -> str:
-    meta = each["metadata"]
+def key(item: Object) -> str:
+    meta = item["metadata"]
     return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])
 
 
@@ -74,8 +74,8 @@ class Cluster:
         return cls(kubeconfig, Client(Credentials(kubeconfig), chance=even, **more))
 
     def create(self, path: str, body: Object) -> Object:
-        made: Object = msgspec.json.decode(self.client.call("POST", path, body=body))
-        return made
+        created: Object = msgspec.json.decode(self.client.call("POST", path, body=body))
+        return created
 
     def ensure(self, path: str, body: Object) -> None:
         """Create it, unless another test has."""
@@ -87,8 +87,8 @@ class Cluster:
         return None if body is None else msgspec.json.decode(body)
 
     def patch(self, path: str, body: Object) -> Object:
-        made: Object = msgspec.json.decode(self.client.call("PATCH", path, body=body, content=MERGE))
-        return made
+        changed: Object = msgspec.json.decode(self.client.call("PATCH", path, body=body, content=MERGE))
+        return changed
 
     def delete(self, path: str) -> None:
         self.client.call("DELETE", path)
@@ -97,7 +97,7 @@ class Cluster:
         return self.create("/api/v1/nodes", {"metadata": {"name": fresh("node")}, **body})
 
     def pod(self, *, on: str = "", phase: str = "Running", **meta: Any) -> Object:
-        made = self.create(
+        created = self.create(
             PODS,
             {
                 "metadata": {"name": fresh("pod"), **meta},
@@ -108,17 +108,17 @@ class Cluster:
                 },
             },
         )
-        return self.patch(f"{PODS}/{made['metadata']['name']}/status", {"status": _status(phase)})
+        return self.patch(f"{PODS}/{created['metadata']['name']}/status", {"status": _status(phase)})
 
     def budget(self, labels: dict[str, str], allowed: int) -> Object:
-        made = self.create(
+        created = self.create(
             BUDGETS,
             {
                 "metadata": {"name": fresh("budget")},
                 "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
             },
         )
-        return self.allow(made["metadata"]["name"], allowed)
+        return self.allow(created["metadata"]["name"], allowed)
 
     def allow(self, budget: str, allowed: int) -> Object:
         """As the disruption controller would."""

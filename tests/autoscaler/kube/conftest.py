@@ -17,8 +17,8 @@ from infra.drive.kubernetes.access import Endpoint
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    with serving() as found:
-        yield found
+    with serving() as api:
+        yield api
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def really(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, C
     folder = tmp_path_factory.mktemp("kube")
     keys = cluster_keys(folder)
     with (
-        running(folder, keys) as found,
-        access.opened(folder / "build", Endpoint(NAME, found.address), keys.ca) as admin,
+        running(folder, keys) as api,
+        access.opened(folder / "build", Endpoint(NAME, api.address), keys.ca) as admin,
     ):
-        yield found, Cluster.of(admin.kubeconfig)
+        yield api, Cluster.of(admin.kubeconfig)
 
 
 @pytest.fixture(scope="session")
@@ -47,5 +47,5 @@ def real(really: tuple[Server, Cluster]) -> Cluster:
 @pytest.fixture(params=["here", "real"])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """Each of them."""
-    found: Cluster = request.getfixturevalue("near" if request.param == "here" else "real")
-    return found
+    chosen: Cluster = request.getfixturevalue("near" if request.param == "here" else "real")
+    return chosen

@@ -53,14 +53,14 @@ def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         webhooks, health, metrics = stack.enter_context(reserved(3))
         chart = templated("kueue", charts.values(spec)["kueue"], "--namespace=kueue-system")
-        for each in chart:
-            if each["kind"] == "CustomResourceDefinition":
-                each["spec"].pop("conversion", None)  # We speak one version.
-                apply(admin, each)
+        for document in chart:
+            if document["kind"] == "CustomResourceDefinition":
+                document["spec"].pop("conversion", None)  # We speak one version.
+                apply(admin, document)
         admin.ensure("/api/v1/namespaces", {"metadata": {"name": "kueue-system"}})
-        for each in chart:
-            if each["kind"] in RIGHTS:
-                until(partial(applied, admin, each))
+        for document in chart:
+            if document["kind"] in RIGHTS:
+                until(partial(applied, admin, document))
         config = configuration(spec) | {
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "metrics": {"bindAddress": f"127.0.0.1:{metrics}"},
@@ -78,26 +78,26 @@ def kueue(admin: Cluster, spec: Spec, folder: Path) -> Iterator[None]:
         )  # fmt: skip
         stack.callback(process.wait)
         stack.callback(os.killpg, process.pid, signal.SIGKILL)
-        for each in chart:
-            if each["kind"] in WEBHOOKS:
-                apply(admin, here(each, webhooks, authority.certificate))
+        for document in chart:
+            if document["kind"] in WEBHOOKS:
+                apply(admin, here(document, webhooks, authority.certificate))
         for module in (namespaces, scheduling, access, guards, identities, queues):
-            for some in module.objects(spec, NO_OUTPUTS).values():
-                for one in some:
-                    until(partial(applied, admin, one))
-        for one in queues.objects(spec)["ways-in.yaml"]:
-            path = f"{collection(one)}/{one['metadata']['name']}"
+            for documents in module.objects(spec, NO_OUTPUTS).values():
+                for document in documents:
+                    until(partial(applied, admin, document))
+        for queue in queues.objects(spec)["ways-in.yaml"]:
+            path = f"{collection(queue)}/{queue['metadata']['name']}"
             until(partial(_active, admin, path))
         yield
 
 
 def _as_itself(admin: Cluster) -> Path:
     """A kubeconfig of Kueue's account, whose tokens nobody makes here: beside the files that it names."""
-    found = yaml.safe_load(admin.kubeconfig.read_text())
-    for each in found["users"]:
-        each["user"] |= {"as": ACCOUNT, "as-groups": ["system:serviceaccounts", "system:authenticated"]}
+    config = yaml.safe_load(admin.kubeconfig.read_text())
+    for user in config["users"]:
+        user["user"] |= {"as": ACCOUNT, "as-groups": ["system:serviceaccounts", "system:authenticated"]}
     path = admin.kubeconfig.with_name("kueue.yaml")
-    path.write_text(yaml.safe_dump(found))
+    path.write_text(yaml.safe_dump(config))
     return path
 
 
@@ -106,16 +106,16 @@ def _active(admin: Cluster, path: str) -> bool:
     return any((each["type"], each["status"]) == ("Active", "True") for each in said)
 
 
-def apply(admin: Cluster, each: Object) -> None:
+def apply(admin: Cluster, document: Object) -> None:
     """As kubectl does on the server's side."""
-    path = f"{collection(each)}/{each['metadata']['name']}?fieldManager=causeway&force=true"
-    admin.client.call("PATCH", path, body=each, content=_APPLY)
+    path = f"{collection(document)}/{document['metadata']['name']}?fieldManager=causeway&force=true"
+    admin.client.call("PATCH", path, body=document, content=_APPLY)
 
 
-def applied(admin: Cluster, each: Object) -> bool:
+def applied(admin: Cluster, document: Object) -> bool:
     """False while its kind, its namespace or its webhook is still to come."""
     try:
-        apply(admin, each)
+        apply(admin, document)
     except KubeError as problem:
         if any(
             word in str(problem) for word in ("not yet ready", "failed calling webhook", "404", "not found")
@@ -125,13 +125,13 @@ def applied(admin: Cluster, each: Object) -> bool:
     return True
 
 
-def here(each: Object, port: int, authority: str) -> Object:
+def here(webhooks: Object, port: int, authority: str) -> Object:
     """Its webhooks at a port of this machine instead of a Service."""
-    each["metadata"].pop("namespace", None)  # The chart says one of what has none.
-    for hook in each["webhooks"]:
+    webhooks["metadata"].pop("namespace", None)  # The chart says one of what has none.
+    for hook in webhooks["webhooks"]:
         path = hook["clientConfig"].pop("service")["path"]
         hook["clientConfig"] = {
             "url": f"https://localhost:{port}{urlsplit(path).path}",
             "caBundle": base64.b64encode(authority.encode()).decode(),
         }
-    return each
+    return webhooks

@@ -62,12 +62,12 @@ class Real:
 
     def have(self, job: str) -> str | None:
         """Its flavor, or nothing while it waits; None where Kueue is not done with it."""
-        found = self._workload(*job.split("/"))
-        status = found.get("status", {})
-        for each in status.get("admission", {}).get("podSetAssignments", ()):
-            return str(each["flavors"]["cpu"])
-        said = next((each for each in status.get("conditions", ()) if each["type"] == "QuotaReserved"), None)
-        looked = said is not None and "Pending the preemption" not in said["message"]
+        work = self._workload(*job.split("/"))
+        for part in assigned(work):
+            return str(part["flavors"]["cpu"])
+        conditions = work.get("status", {}).get("conditions", ())
+        reserved = next((each for each in conditions if each["type"] == "QuotaReserved"), None)
+        looked = reserved is not None and "Pending the preemption" not in reserved["message"]
         return "" if looked else None
 
     def preempted(self, jobs: set[str]) -> set[str]:
@@ -87,37 +87,14 @@ class Real:
             self.cluster.client.call("DELETE", jobs(user), body={"propagationPolicy": "Background"})
         for pool in ("ones", "fours"):
             self._hold(pool, on=False)
-        until(lambda: not any(self._workloads(user) for user in USERS))
+        until(lambda: not any(workloads(self.cluster, f"user-{user}") for user in USERS))
 
     def _submit(self, event: Submit) -> None:
         user, name = event.job.split("/")
-        limits = {"nvidia.com/gpu": event.gpus} if event.gpus else {}
-        inside: Object = {
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "none",
-                    "resources": {"requests": {"cpu": str(event.cpu), "memory": "1Gi"}, "limits": limits},
-                }
-            ],
-            "restartPolicy": "Never",
-        }
+        spec = asking({"nvidia.com/gpu": event.gpus} if event.gpus else {}, event.cpu)
         if event.site:
-            inside["nodeSelector"] = {"causeway.dev/site": event.site}
-        self.cluster.create(
-            jobs(user),
-            {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
-                "metadata": {"name": name, "labels": {"kueue.x-k8s.io/priority-class": event.priority}},
-                "spec": {
-                    "parallelism": event.pods,
-                    "completions": event.pods,
-                    "completionMode": "Indexed",
-                    "template": {"spec": inside},
-                },
-            },
-        )
+            spec["nodeSelector"] = {"causeway.dev/site": event.site}
+        self.cluster.create(jobs(user), batch(name, spec, priority=event.priority, pods=event.pods))
 
     def _hold(self, pool: str, *, on: bool) -> None:
         path = f"{KUEUE}/resourceflavors/{pool}"
@@ -128,21 +105,18 @@ class Real:
 
     def _requests(self, pool: str) -> list[Object]:
         """Open ones of workloads with a flavor."""
-        found: list[Object] = []
+        requests: list[Object] = []
         for user in USERS:
             path = f"/apis/autoscaling.x-k8s.io/v1/namespaces/user-{user}/provisioningrequests"
             holders = {
-                each["metadata"]["name"]
-                for each in self._workloads(user)
-                for part in each.get("status", {}).get("admission", {}).get("podSetAssignments", ())
+                work["metadata"]["name"]
+                for work in workloads(self.cluster, f"user-{user}")
+                for part in assigned(work)
                 if pool in part["flavors"].values()
             }
-            found += [
-                each
-                for each in (self.cluster.get(path) or {"items": []})["items"]
-                if any(owner["name"] in holders for owner in each["metadata"].get("ownerReferences", ()))
-            ]
-        return found
+            items = (self.cluster.get(path) or {"items": []})["items"]
+            requests += [each for each in items if holders & {*owners(each)}]
+        return requests
 
     def _fail(self, request: Object, condition: str = "Failed", message: str = "") -> None:
         """As the autoscaler does where no region has machines of the pool."""
@@ -158,24 +132,48 @@ class Real:
         ]
         self.cluster.client.call("PATCH", path, body={"status": {"conditions": conditions}}, content=MERGE)
 
-    def _workloads(self, user: str) -> list[Object]:
-        found = self.cluster.get(f"{KUEUE}/namespaces/user-{user}/workloads")
-        items: list[Object] = (found or {"items": []})["items"]
-        return items
-
     def _workload(self, user: str, name: str) -> Object:
-        return next(
-            (
-                each
-                for each in self._workloads(user)
-                if any(owner["name"] == name for owner in each["metadata"].get("ownerReferences", ()))
-            ),
-            {},
-        )
+        return next((each for each in workloads(self.cluster, f"user-{user}") if name in owners(each)), {})
 
 
 def jobs(user: str) -> str:
     return f"/apis/batch/v1/namespaces/user-{user}/jobs"
+
+
+def workloads(cluster: Cluster, namespace: str) -> list[Object]:
+    return list((cluster.get(f"{KUEUE}/namespaces/{namespace}/workloads") or {"items": []})["items"])
+
+
+def owners(work: Object) -> list[str]:
+    """Names of the jobs that it is of."""
+    return [owner["name"] for owner in work["metadata"].get("ownerReferences", ())]
+
+
+def assigned(work: Object) -> list[Object]:
+    """What its sets of pods have been given."""
+    return list(work.get("status", {}).get("admission", {}).get("podSetAssignments", ()))
+
+
+def batch(name: str, spec: Object, *, priority: str, pods: int = 1) -> Object:
+    """An indexed Job of one container, ``spec``."""
+    container = {"name": "main", "image": "none", **spec.pop("container")}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/priority-class": priority}},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "completionMode": "Indexed",
+            "template": {"spec": {"containers": [container], "restartPolicy": "Never", **spec}},
+        },
+    }
+
+
+def asking(limits: Object, cpu: int = 1) -> Object:
+    """The spec of a pod that asks for this."""
+    requests = {"cpu": str(cpu), "memory": "1Gi"}
+    return {"container": {"resources": {"requests": requests, "limits": limits}}}
 
 
 @pytest.fixture
@@ -223,26 +221,13 @@ def end(cluster: Cluster, user: str, name: str) -> None:
 def test_what_queues_do_not_count_keeps_nobody_waiting(real: Real) -> None:
     """Adapters and huge pages come with GPUs; queues count processors, memory and GPUs."""
     asked = {"nvidia.com/gpu": "4", "vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "5128Mi"}
-    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": asked}
-    inside = {
-        "containers": [{"name": "main", "image": "none", "resources": resources}],
-        "restartPolicy": "Never",
-    }
-    meta = {"name": "adapters", "labels": {"kueue.x-k8s.io/priority-class": "normal"}}
-    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": inside}}}
-    real.cluster.create(jobs("ada"), body)
+    real.cluster.create(jobs("ada"), batch("adapters", asking(asked), priority="normal"))
     until(lambda: real.have("ada/adapters") == "fours")
 
 
 def test_work_that_asks_for_what_nothing_has_is_given_up_and_says_why(real: Real) -> None:
-    resources = {"limits": {"nvidia.com/gpu": "4", "example.com/fpga": "1"}}
-    inside = {
-        "containers": [{"name": "main", "image": "none", "resources": resources}],
-        "restartPolicy": "Never",
-    }
-    meta = {"name": "fpga", "labels": {"kueue.x-k8s.io/priority-class": "normal"}}
-    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": inside}}}
-    real.cluster.create(jobs("ada"), body)
+    asked = {"nvidia.com/gpu": "4", "example.com/fpga": "1"}
+    real.cluster.create(jobs("ada"), batch("fpga", asking(asked), priority="normal"))
     until(lambda: real._requests("fours"))
     (request,) = real._requests("fours")
     why = "nothing in this cluster has 1 example.com/fpga"
@@ -296,31 +281,21 @@ def submitted(cluster: Cluster, user: str, work: Object, *groups: str, dry: bool
     return done.stderr if done.returncode else ""
 
 
-def workloads(cluster: Cluster, namespace: str) -> list[Object]:
-    return list(
-        (cluster.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads") or {})["items"]
-    )
-
-
 def holding(cluster: Cluster, namespace: str) -> dict[str, str]:
     """Job → the flavor of its limit, of those that have quota."""
-    found = {}
-    for each in (cluster.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads") or {})[
-        "items"
-    ]:
-        for part in each.get("status", {}).get("admission", {}).get("podSetAssignments", ()):
-            (owner,) = each["metadata"]["ownerReferences"]
-            found[owner["name"]] = part["flavors"][LIMITED_GPUS]
-    return found
+    return {
+        name: part["flavors"][LIMITED_GPUS]
+        for work in workloads(cluster, namespace)
+        for part in assigned(work)
+        for name in owners(work)
+    }
 
 
 def waits(cluster: Cluster, namespace: str, name: str) -> str:
     """Why a job has no quota, in Kueue's words."""
-    for each in (cluster.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads") or {})[
-        "items"
-    ]:
-        if each["metadata"]["ownerReferences"][0]["name"] == name:
-            for condition in each.get("status", {}).get("conditions", ()):
+    for work in workloads(cluster, namespace):
+        if name in owners(work):
+            for condition in work.get("status", {}).get("conditions", ()):
                 if (condition["type"], condition["status"]) == ("QuotaReserved", "False"):
                     return str(condition["message"])
     return ""

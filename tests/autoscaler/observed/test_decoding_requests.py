@@ -9,17 +9,6 @@ from hypothesis import strategies as some
 from infra.autoscaler.observed.decoding.resource_requests import Container, total
 
 
-def test_03_containers_add_up_and_sums_are_rounded_up_once() -> None:
-    three = [container({"cpu": "100500u", "memory": "1Ki"}, name=name) for name in "abc"]
-    assert asked(pod("work", *three)) == {"cpu": 302, "memory": 3072}
-
-
-def test_03_the_largest_init_container_counts_if_it_is_more() -> None:
-    inits = [container({"cpu": "2"}, name="a"), container({"cpu": "1", "memory": "8Gi"}, name="b")]
-    found = asked(pod("work", container({"cpu": "1500m", "memory": "1Gi"}), initContainers=inits))
-    assert found == {"cpu": 2000, "memory": 8 * 2**30}
-
-
 def test_03_sidecars_run_beside_the_containers_and_the_init_containers_after_them() -> None:
     # KEP-753's own example of an order: InitContainerUse(i) = sum(sidecars before i) + i.
     inits = [

@@ -34,29 +34,6 @@ def test_06_selectors_take_current_labels_and_those_of_old() -> None:
     assert node_affinity.obstacle(region, {}, ()) is not None
 
 
-def test_06_a_group_of_several_zones_has_each_of_them() -> None:
-    several = group("us-west-2")
-    for zone, fits in (("us-west-2b", True), ("us-east-1a", False)):
-        wants = shape(gpus=1, selector=((ZONE, zone),))
-        found = node_affinity.obstacle(wants, several.labels, several.taints, zones=several.zones)
-        assert (found is None) is fits
-    assert node_affinity.obstacle(shape(selector=((ZONE, "us-west-2b"),)), several.labels, ()) is not None
-
-
-def test_06_one_zone_must_do_for_all_that_is_asked() -> None:
-    both = shape(
-        selector=((ZONE, "us-west-2a"),),
-        affinity=(NodeTerm((requires(ZONE, "NotIn", "us-west-2a"),)),),
-    )
-    assert node_affinity.obstacle(both, {}, (), zones=("us-west-2a", "us-west-2b")) is not None
-
-
-def test_06_a_group_of_several_types_has_each_of_them() -> None:
-    wants = shape(selector=(("beta.kubernetes.io/instance-type", "p3.8xlarge"), (ZONE, "b")))
-    assert node_affinity.obstacle(wants, {}, (), zones=("a", "b"), types=("p3.2xlarge", "p3.8xlarge")) is None
-    assert node_affinity.obstacle(wants, {}, (), zones=("a",), types=("p3.2xlarge", "p3.8xlarge")) is not None
-
-
 def test_06_in_which_zones_a_pod_may_be() -> None:
     anywhere, west = shape(), shape(affinity=(NodeTerm((requires(ZONE, "In", "a", "c"),)),))
     assert node_affinity.open_zones(anywhere, {}, ("a", "b")) == ("a", "b")

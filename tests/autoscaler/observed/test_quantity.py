@@ -20,39 +20,22 @@ BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("0", 0),
-        ("1", 1),
         ("+1", 1),
-        ("-1", -1),
-        ("500m", Fraction(1, 2)),
-        ("100n", Fraction(1, 10**7)),
-        ("100u", Fraction(1, 10**4)),
-        ("1e3", 1000),
         ("1E3", 1000),
-        ("1E", 10**18),
-        ("1e-3", Fraction(1, 1000)),
         ("1e+3", 1000),
-        ("2.5e1", 25),
-        ("1k", 1000),
-        ("1Ki", 1024),
-        ("1.5Gi", 3 * 2**29),
-        ("0.1Ki", Fraction(1024, 10)),
         (".5", Fraction(1, 2)),
         ("5.", 5),
-        ("12Ei", LARGEST),
-        ("100E", LARGEST),
         ("1e400", LARGEST),
         ("-1e400", -LARGEST),
         ("1e-400", Fraction(1, 10**9)),
         ("0e999999999999", 0),
         ("1e999999999999", LARGEST),
-        ("0.0000000001", Fraction(1, 10**9)),
         (4, 4),
         (0.5, Fraction(1, 2)),
         (1e21, LARGEST),
     ],
 )
-def test_04_every_form_is_read_exactly(text: str | float, value: Fraction) -> None:
+def test_04_forms_beyond_those_of_the_property_are_read_exactly(text: str | float, value: Fraction) -> None:
     assert quantity.whole(text) == value
 
 
