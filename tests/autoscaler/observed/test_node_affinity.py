@@ -34,6 +34,26 @@ def test_06_selectors_take_current_labels_and_those_of_old() -> None:
     assert node_affinity.obstacle(region, {}, ()) is not None
 
 
+IN_B, IN_C = (shape(selector=((ZONE, zone),)) for zone in "bc")
+LARGE_IN_B = shape(selector=(("beta.kubernetes.io/instance-type", "large"), (ZONE, "b")))
+NOWHERE = shape(selector=((ZONE, "a"),), affinity=(NodeTerm((requires(ZONE, "NotIn", "a"),)),))
+
+
+@pytest.mark.parametrize(
+    ("wants", "zones", "fits"),
+    [
+        (IN_B, "ab", True),
+        (IN_C, "ab", False),
+        (LARGE_IN_B, "ab", True),
+        (LARGE_IN_B, "a", False),
+        (NOWHERE, "ab", False),
+    ],
+)
+def test_06_a_group_has_each_of_its_zones_and_types(wants: Shape, zones: str, fits: bool) -> None:
+    found = node_affinity.obstacle(wants, {}, (), zones=tuple(zones), types=("small", "large"))
+    assert (found is None) is fits
+
+
 def test_06_in_which_zones_a_pod_may_be() -> None:
     anywhere, west = shape(), shape(affinity=(NodeTerm((requires(ZONE, "In", "a", "c"),)),))
     assert node_affinity.open_zones(anywhere, {}, ("a", "b")) == ("a", "b")
