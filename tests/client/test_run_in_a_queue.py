@@ -32,18 +32,42 @@ pytestmark = pytest.mark.skipif(bool(can_run()), reason=can_run())
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with worlds(tmp_path_factory.mktemp("queue"), queues=True) as found:
-        yield found
-        assert found.pods.problems == []
+    with worlds(tmp_path_factory.mktemp("queue"), queues=True) as world:
+        yield world
+        assert world.pods.problems == []
+
+
+def why(ada: Causeway, name: str) -> dict[str, Any]:
+    return ada("why", name, "--json").json
 
 
 def state(ada: Causeway, name: str) -> str:
-    return str(yaml.safe_load(ada("why", name, "--json").out)["state"])
+    return str(why(ada, name)["state"])
+
+
+def reached(ada: Causeway, name: str, *states: str, seconds: float = 120) -> None:
+    wait(lambda: state(ada, name) in states, seconds)
 
 
 def listed(ada: Causeway, name: str) -> Any:
     """A row of ``ps``."""
-    return next(each for each in json.loads(ada("ps", "--json").out) if each.get("name") == name)
+    return next(row for row in json.loads(ada("ps", "--json").out) if row.get("name") == name)
+
+
+_TRAIN = ("--", "python3", "train.py")
+
+
+def submitted(ada: Causeway, *arguments: str) -> str:
+    done = ada("run", "-d", "--json", *arguments)
+    assert done.code == 0, done.err
+    return str(done.json["run"])
+
+
+def preempt(ada: Causeway) -> None:
+    """By a run of a higher priority that wants three processors, from its submission to its end."""
+    urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3", "--", "true")
+    done = ada("run", "--json", *urgent)
+    assert done.code == 0, done.err
 
 
 def test_what_has_quota_runs_and_what_has_no_machine_says_why_it_waits(
@@ -63,23 +87,17 @@ def test_what_has_quota_runs_and_what_has_no_machine_says_why_it_waits(
     assert workload["spec"]["queueName"] == "default"
     assert ada("board", "--stop").code == 0
     refused = ada("resume", "small-1")
-    assert (refused.code, "small-1 is done; causeway rerun small-1" in refused.err) == (1, True)
-    waiting = ada("run", "-d", "--json", "--gpus", "4", "--name", "large", "--", "python3", "train.py").json[
-        "run"
-    ]
+    assert (refused.code, "causeway rerun small-1" in refused.err) == (1, True)
+    waiting = submitted(ada, "--gpus", "4", "--name", "large", *_TRAIN)
     # There is no node with GPUs yet, so Kueue finds no place in its topology.
-    found = wait(
-        lambda: (
-            (why := yaml.safe_load(ada("why", waiting, "--json").out))
-            and "couldn't assign" in why["waits_for"]
-            and why
-        )
-    )
-    assert found["state"] == "queued"
-    assert "couldn't assign" in ada("why", waiting).out
+    status = wait(lambda: (now := why(ada, waiting)) and "assign" in now["waits_for"] and now)
+    assert status["state"] == "queued"
+    assert "assign" in ada("why", waiting).out
 
 
-def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Causeway, folder: Path) -> None:
+def test_a_stopped_run_saves_keeps_its_record_and_goes_on(
+    ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
+) -> None:
     program(
         folder,
         """
@@ -89,20 +107,25 @@ def test_a_stopped_run_saves_keeps_its_record_and_goes_on(ada: Causeway, folder:
         time.sleep(3600)
         """,
     )
-    name = ada("run", "-d", "--json", "--gpus", "0", "--name", "long", "--", "python3", "train.py").json[
-        "run"
-    ]
+    name = submitted(ada, "--gpus", "0", "--name", "long", *_TRAIN)
     wait(lambda: "begun" in ada("logs", name).out)
-    assert "is stopped" in ada("stop", name).out
-    wait(lambda: state(ada, name) == "stopped")
-    refused = ada("resume", name, "--time", "2h")
-    assert (refused.code, "--time" in refused.err) == (1, True)
+
+    def changed(verb: str) -> bool:
+        (row,) = json.loads(ada(verb, name, "--json").out)
+        return bool(row["changed"])
+
+    assert changed("stop")
+    reached(ada, name, "stopped")
+    assert ada("resume", name, "--time", "2h").code == 1
     assert f"causeway resume {name}" in ada("why", name).out
-    assert "already" in ada("stop", name).out
-    assert "queued again" in ada("resume", name).out
-    wait(lambda: state(ada, name) == "running")
-    found = yaml.safe_load(ada("why", name, "--json").out)
-    assert found["restarts"] == 0
+    assert not changed("stop")
+    assert changed("resume")
+    reached(ada, name, "running")
+    assert why(ada, name)["restarts"] == 0
+    # Nobody stops another's run.
+    alan = person(world, "alan", folder, environment, command)
+    assert alan("stop", name).code == 1
+    assert state(ada, name) == "running"
     ada("stop", name)
 
 
@@ -149,14 +172,12 @@ def test_a_program_that_ignores_sigterm_is_killed_and_one_that_saves_for_long_is
         "priority: normal\n"
     )
     with processors(world, 4):
-        run = ada("run", "-d", "--json", "job.yaml").json["run"]
+        run = submitted(ada, "job.yaml")
         wait(lambda: "begun" in ada("logs", run).out)
-        urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3")
-        done = ada("run", "--json", *urgent, "--", "true")
-        assert done.code == 0, done.err
+        preempt(ada)
         wait(lambda: state(ada, run) in ("running", "failed") and after in ada("logs", run).out)
-        found = yaml.safe_load(ada("why", run, "--json").out)
-        assert (found["state"], found["restarts"]) == ("running", 0)
+        status = why(ada, run)
+        assert (status["state"], status["restarts"]) == ("running", 0)
         if saves := after.partition("begun after ")[2]:
             wait(lambda: (row := listed(ada, run)["saved"]) and row["name"] == saves)
             assert f"{saves}, " in ada("ps").out
@@ -168,7 +189,7 @@ def test_a_program_that_ignores_sigterm_is_killed_and_one_that_saves_for_long_is
         else:
             assert listed(ada, run)["saved"] is None
         ada("stop", run)
-        wait(lambda: state(ada, run) == "stopped")
+        reached(ada, run, "stopped")
 
 
 def test_a_run_that_cannot_start_says_so_is_stopped_and_goes_on_once_it_can(
@@ -177,29 +198,28 @@ def test_a_run_that_cannot_start_says_so_is_stopped_and_goes_on_once_it_can(
     lacking = {"name": "keyed", "run": "true", "gpus": 0, "secrets": {"given": "KEY"}}
     (folder / "job.yaml").write_text(yaml.safe_dump(lacking))
     refused = ada("run", "job.yaml", "-d")
-    assert (refused.code, "kubectl create secret generic given -n user-ada" in refused.err) == (2, True)
+    assert (refused.code, " given -n user-ada" in refused.err) == (2, True)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "given", "namespace": "user-ada"}}
     world.admin.create({**secret, "stringData": {"OTHER": "x"}})
     refused = ada("run", "job.yaml", "-d")
-    assert (refused.code, "no key KEY" in refused.err) == (2, True)
-    arguments = ("--gpus", "0", "--name", "lost", "--image", f"{NOWHERE}none:1", "--", "true")
-    name = ada("run", "-d", "--json", *arguments).json["run"]
-    wait(lambda: "there is no image" in ada("why", name).out)
-    assert "1 blocked" in ada("ps").out
+    assert (refused.code, " KEY" in refused.err) == (2, True)
+    name = submitted(ada, "--gpus", "0", "--name", "lost", "--image", f"{NOWHERE}none:1", "--", "true")
+    wait(lambda: f"{NOWHERE}none:1" in ada("why", name).out)
+    wait(lambda: "1 blocked" in ada("ps").out)
     watch = Watch(Connection(str(_of_account(world, research.BLOCKED))), patience=60)
     assert (watch.look(0), watch.look(59)) == ([], [])
     ((namespace, stopped, why),) = watch.look(60)
     assert (namespace, stopped, why.reason) == ("user-ada", name, "ImagePullBackOff")
-    wait(lambda: state(ada, name) == "stopped")
-    said = ada("why", name).out
-    assert f"{NOWHERE}none:1" in said
-    assert f"causeway resume {name}" in said
+    reached(ada, name, "stopped")
+    output = ada("why", name).out
+    assert f"{NOWHERE}none:1" in output
+    assert f"causeway resume {name}" in output
     assert watch.look(1000) == []
     # What a person stops later, or another time, they need not be told.
     assert ada("resume", name).code == 0
-    wait(lambda: state(ada, name) == "starting")
+    reached(ada, name, "starting")
     assert ada("stop", name).code == 0
-    wait(lambda: state(ada, name) == "stopped")
+    reached(ada, name, "stopped")
 
 
 _TRAINS = """
@@ -243,33 +263,28 @@ def test_a_run_that_is_preempted_and_evicted_again_and_again_goes_on_where_it_wa
     seen: list[int] = []
 
     def next_start() -> bool:
-        found = re.findall(r"goes on from (\d+)", ada("logs", name).out)
-        seen.extend(sorted({*map(int, found)} - {*seen}))
-        return bool({*map(int, found)} - before)
+        steps = {*map(int, re.findall(r"goes on from (\d+)", ada("logs", name).out))}
+        seen.extend(sorted(steps - {*seen}))
+        return bool(steps - before)
 
     with processors(world, 4):
-        name = ada("run", "-d", "--json", "job.yaml").json["run"]
+        name = submitted(ada, "job.yaml")
         for number in range(7):
             before = {*seen}
             wait(next_start)
             if number in (1, 4):
                 evict(world, name)
-                continue
-            done = ada(
-                "run", "--json", "--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3",
-                "--", "true",
-            )  # fmt: skip
-            assert done.code == 0, done.err
-        wait(lambda: state(ada, name) in ("done", "failed"), seconds=300)
-    found = yaml.safe_load(ada("why", name, "--json").out)
-    assert (found["state"], found["restarts"]) == ("done", 0)
+            else:
+                preempt(ada)
+        reached(ada, name, "done", "failed", seconds=300)
+    status = why(ada, name)
+    assert (status["state"], status["restarts"]) == ("done", 0)
     evictions = workload(world, name)["status"]["schedulingStats"]["evictions"]
     assert {each["reason"]: each["count"] for each in evictions} == {"Preempted": 5}
     # Asked to stop it saved at once, between two periodic checkpoints.
     assert len(seen) == 7
     assert any(step % 7 for step in seen[1:])
-    said = re.findall(r"trained (\d+) steps: (\w+)", ada("logs", name).out)
-    ((steps, digest),) = said
+    ((steps, digest),) = re.findall(r"trained (\d+) steps: (\w+)", ada("logs", name).out)
     assert digest == trained(int(steps))
     kept = world.s3().list_objects_v2(
         Bucket=world.bucket, Prefix=f"runs/user-ada/{name}/checkpoints/manifests/"
@@ -304,16 +319,14 @@ def test_of_a_sharded_checkpoint_each_worker_gets_all_parts_after_a_preemption(
         "priority: normal\ncheckpoints: {sharded: true}\n"
     )
     with processors(world, 4):
-        name = ada("run", "-d", "--json", "job.yaml").json["run"]
+        name = submitted(ada, "job.yaml")
         wait(lambda: ada("logs", name).out.count("written") == 2)
-        urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3")
-        done = ada("run", "--json", *urgent, "--", "true")
-        assert done.code == 0, done.err
-        wait(lambda: state(ada, name) in ("done", "failed"), seconds=300)
+        preempt(ada)
+        reached(ada, name, "done", "failed", seconds=300)
     assert state(ada, name) == "done"
     parts = "{'part-0': '2 of 0', 'part-1': '2 of 1'}"
-    told = ada("logs", name).out
-    assert [f"{rank} finds {parts}" in told for rank in (0, 1)] == [True, True]
+    output = ada("logs", name).out
+    assert [f"{rank} finds {parts}" in output for rank in (0, 1)] == [True, True]
 
 
 def test_what_is_preempted_in_a_rack_goes_on_in_a_region_and_the_other_way(
@@ -332,7 +345,7 @@ def test_what_is_preempted_in_a_rack_goes_on_in_a_region_and_the_other_way(
     try:
         with processors(world, 4):
             world.pods.node = f"machine-{sites[0]}"
-            name = ada("run", "-d", "--json", "job.yaml").json["run"]
+            name = submitted(ada, "job.yaml")
             for number, site in enumerate(sites):
                 (worker,) = wait(lambda: (row := listed(ada, name))["state"] == "running" and row["workers"])
                 assert (worker["site"], worker["node"]) == (site, f"machine-{site}")
@@ -343,13 +356,11 @@ def test_what_is_preempted_in_a_rack_goes_on_in_a_region_and_the_other_way(
                 if number == len(sites) - 1:
                     break
                 world.pods.node = f"machine-{sites[number + 1]}"
-                urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3")
-                done = ada("run", "--json", *urgent, "--", "true")
-                assert done.code == 0, done.err
-            wait(lambda: state(ada, name) in ("done", "failed"), seconds=300)
+                preempt(ada)
+            reached(ada, name, "done", "failed", seconds=300)
     finally:
         world.pods.node = NODE
-    assert ada("why", name, "--json").json["restarts"] == 0
+    assert why(ada, name)["restarts"] == 0
     ((steps, digest),) = re.findall(r"trained (\d+) steps: (\w+)", ada("logs", name).out)
     assert digest == trained(int(steps))
 
@@ -374,37 +385,34 @@ def workload(world: World, run: str) -> Any:
 @contextmanager
 def processors(world: World, count: int) -> Iterator[None]:
     """A cohort with so many processors, of machines without GPUs, and no more."""
-    kinds = ("cohorts", "clusterqueues")
-    paths = [f"/apis/kueue.x-k8s.io/v1beta2/{kind}" for kind in kinds]
-    found = {
-        f"{path}/{each['metadata']['name']}": each["spec"]["resourceGroups"]
+    paths = [f"/apis/kueue.x-k8s.io/v1beta2/{kind}" for kind in ("cohorts", "clusterqueues")]
+    before = {
+        f"{path}/{item['metadata']['name']}": item["spec"]["resourceGroups"]
         for path in paths
-        for each in world.admin.call("GET", path)["items"]
+        for item in world.admin.call("GET", path)["items"]
     }
-    flavours = queueing.objects(world.spec)["flavours.yaml"]
-    whose = next(
-        each["metadata"]["name"]
-        for each in flavours
-        if each["kind"] == "ResourceFlavor" and "topologyName" not in each["spec"]
+    plain = next(
+        item["metadata"]["name"]
+        for item in queueing.objects(world.spec)["flavours.yaml"]
+        if item["kind"] == "ResourceFlavor" and "topologyName" not in item["spec"]
     )
 
     def put(path: str, groups: Any) -> None:
         spec = {"spec": {"resourceGroups": groups}}
         world.admin.call("PATCH", path, spec, "application/merge-patch+json")
 
-    for path, groups in found.items():
-        kind = path.split("/")[-2]
+    for path, groups in before.items():
         less = json.loads(json.dumps(groups))
         for flavour in less[0]["flavors"]:
-            for each in flavour["resources"]:
-                if each["name"] == "cpu":
-                    mine = kind == "cohorts" and flavour["name"] == whose
-                    each["nominalQuota"] = str(count if mine else 0)
+            has_quota = path.split("/")[-2] == "cohorts" and flavour["name"] == plain
+            for resource in flavour["resources"]:
+                if resource["name"] == "cpu":
+                    resource["nominalQuota"] = str(count if has_quota else 0)
         put(path, less)
     try:
         yield
     finally:
-        for path, groups in found.items():
+        for path, groups in before.items():
             put(path, groups)
 
 
@@ -426,24 +434,11 @@ def test_a_run_whose_time_is_up_is_stopped_and_another_goes_on_with_its_checkpoi
     )
     # The time counts from the admission on, and pods take theirs to start.
     limit = 30
-    done = ada(
-        "run",
-        "--json",
-        "--gpus",
-        "0",
-        "--name",
-        "short",
-        "--set",
-        f"time={limit}s",
-        "--",
-        "python3",
-        "train.py",
-    )
+    done = ada("run", "--json", "--gpus", "0", "--name", "short", "--set", f"time={limit}s", *_TRAIN)
     assert (done.code, done.json["state"]) == (1, "timed-out"), done.err
-    assert "begun after nothing" in done.err
+    assert "nothing" in done.err.split()
     assert done.json["seconds"] >= limit
     name = done.json["name"]
-    assert f"{limit}s" in ada("why", name).out
     # Its worker saves within its grace, and what it saved is copied.
     more = ("--time", "2h", "--json")
     (resumed,) = json.loads(wait(lambda: (done := ada("resume", name, *more)).code == 0 and done.out))
@@ -454,10 +449,8 @@ def test_a_run_whose_time_is_up_is_stopped_and_another_goes_on_with_its_checkpoi
     assert ended["moving_usd"]
     assert {*ended["moving_usd"]} <= {"rack-a", "rack-b", "us-east-1", "eu-west-1"}
     assert ada("why", "short-2", "--json").json["saved"]["name"] == "step-7", "what it goes on with"
-    wait(lambda: state(ada, "short-2") == "done")
-    assert "begun after step-7" in ada("logs", "short-2").out.splitlines()
-    refused = ada("resume", "short-2")
-    assert (refused.code, "short-2 is done; causeway rerun short-2" in refused.err) == (1, True)
+    reached(ada, "short-2", "done")
+    assert "step-7" in ada("logs", "short-2").out.split()
 
 
 def test_of_a_run_that_failed_another_goes_on_with_its_checkpoint_and_without_one_none_does(
@@ -489,8 +482,8 @@ def test_of_a_run_that_failed_another_goes_on_with_its_checkpoint_and_without_on
         )
         assert resumed.code == code, resumed.err
     assert json.loads(ada("resume", "saves-1", "--json").out)[0]["continues_as"] == "saves-3"
-    wait(lambda: state(ada, "saves-2") == "done")
-    assert "begun after step-3" in ada("logs", "saves-2").out.splitlines()
+    reached(ada, "saves-2", "done")
+    assert "step-3" in ada("logs", "saves-2").out.split()
     assert "causeway rerun does-not-1" in resumed.err
 
 
@@ -505,8 +498,7 @@ def test_what_a_run_cost_is_known_when_its_pods_are_gone(ada: Causeway, world: W
         world.admin.call("DELETE", path, {"gracePeriodSeconds": 0})
     wait(lambda: not world.admin.call("GET", pods)["items"])
     assert ada("show", name, "--json").json["cost"] == pytest.approx(cost, rel=0.01)
-    (row,) = [each for each in yaml.safe_load(ada("ps", "--json").out) if each["name"] == name]
-    assert row["cost"] == pytest.approx(cost, rel=0.01)
+    assert listed(ada, name)["cost"] == pytest.approx(cost, rel=0.01)
 
 
 def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
@@ -517,10 +509,7 @@ def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
     refused = careful("run", "--gpus", "1", "--name", "dear", "--", "python3", "train.py")
     assert (refused.code, "--yes" in refused.err) == (2, True), refused.err
     assert not any(each["name"].startswith("dear") for each in yaml.safe_load(ada("ps", "--json").out))
-    cheap = careful(
-        "run", "-d", "--name", "cheap", "--set", "where.sites=[rack-a]", "--", "python3", "train.py"
-    )
-    assert cheap.code == 0, cheap.err
+    submitted(careful, "--name", "cheap", "--set", "where.sites=[rack-a]", *_TRAIN)
     ada("stop", "cheap-1")
 
 
@@ -555,26 +544,10 @@ def test_ssh_nodes_are_known_by_name(ada: Causeway, world: World, tmp_path: Path
     program.chmod(0o755)
     path = {"PATH": f"{program.parent}:/usr/bin:/bin"}
     for node in (name, hosts[0].partition(".")[0]):
-        assert ada("shell", "--node", node, "--", "uptime", **path).out.split() == [
-            f"ada@{hosts[0]}",
-            "uptime",
-        ]
+        words = ada("shell", "--node", node, "--", "uptime", **path).out.split()
+        assert words == [f"ada@{hosts[0]}", "uptime"]
     unknown = ada("shell", "--node", "moon", **path)
     assert (unknown.code, name in unknown.err) == (2, True)
-
-
-def test_nobody_stops_anothers_run(
-    ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
-) -> None:
-    program(folder, "import time; time.sleep(3600)")
-    name = ada("run", "-d", "--json", "--gpus", "0", "--name", "mine", "--", "python3", "train.py").json[
-        "run"
-    ]
-    alan = person(world, "alan", folder, environment, command)
-    refused = alan("stop", name)
-    assert refused.code == 1
-    assert "no run" in refused.err
-    ada("stop", name)
 
 
 def test_code_is_renewed_while_a_run_may_still_need_it(ada: Causeway, world: World, folder: Path) -> None:
@@ -587,12 +560,11 @@ def test_code_is_renewed_while_a_run_may_still_need_it(ada: Causeway, world: Wor
                    "python3", "train.py")  # fmt: skip
         assert done.code == 0, done.err
         codes[name] = f"code/user-ada/{done.json['code']}.tar.gz"
-    wait(lambda: state(ada, "over-1") == "done")
+    reached(ada, "over-1", "done")
     ada("stop", "other-1")
     before = _written(world)
     renewed = _renewal(world)
     assert renewed.returncode == 0, renewed.stderr
-    assert "code in 1 of 1 namespaces is kept" in renewed.stdout
     after = _written(world)
     # One run waits and one is stopped; no run needs the third, which expires in its time.
     assert [after[codes[name]] != before[codes[name]] for name in codes] == [True, False, True]
@@ -603,8 +575,8 @@ def test_code_is_renewed_while_a_run_may_still_need_it(ada: Causeway, world: Wor
     ada("stop", "other-1")
     world.s3().delete_object(Bucket=world.bucket, Key=codes["other"])
     for refused in (ada("resume", "other-1"), ada("rerun", "again-1")):
-        assert (refused.code, "is not in the store any more" in refused.err) == (1, True), refused.err
-    assert "the code of other-1 is not in the store" in _renewal(world).stderr
+        assert (refused.code, "causeway run" in refused.err) == (1, True), refused.err
+    assert "other-1" in _renewal(world).stderr
     _keep_days(world, 90)
     before = _written(world)
     assert _renewal(world).returncode == 0
@@ -618,12 +590,9 @@ def test_code_is_renewed_while_a_run_may_still_need_it(ada: Causeway, world: Wor
     assert ada("resume", "other-1", **away).code == 3
     program(folder, "print('edited')")
     (folder / "new.py").write_text("")
-    told = ada("code", "kept-1", "--diff")
-    assert "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-print('kept')\n" in told.out
-    assert [each["change"] for each in yaml.safe_load(ada("code", "kept-1", "--diff", "--json").out)] == [
-        "added",
-        "changed",
-    ]
+    assert "-print('kept')" in ada("code", "kept-1", "--diff").out.splitlines()
+    differences = json.loads(ada("code", "kept-1", "--diff", "--json").out)
+    assert [difference["change"] for difference in differences] == ["added", "changed"]
     for name in ("kept-1", "again-1", "again-2", "again-3"):
         ada("stop", name)
 

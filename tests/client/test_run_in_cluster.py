@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -16,15 +17,6 @@ from client.process import Causeway, program
 pytestmark = pytest.mark.skipif(bool(can_run()), reason=can_run())
 
 
-def test_a_command_runs_on_a_gpu_and_its_output_comes_back(ada: Causeway, folder: Path) -> None:
-    program(folder, "import os; print('hello from', os.environ['CAUSEWAY_RUN'], os.getcwd())")
-    done = ada("run", "--name", "hello", "--", "python3", "train.py")
-    assert done.code == 0, done.err
-    assert "hello from hello-1 /causeway/code" in done.err
-    (row,) = [each for each in yaml.safe_load(ada("ps", "--json").out) if each["name"] == "hello-1"]
-    assert (row["state"], row["person"], row["workers"][0]["state"]) == ("done", "ada", "done")
-
-
 def test_the_shell_and_the_program_are_given_what_the_job_says(ada: Causeway, folder: Path) -> None:
     """Kubernetes has a meaning of its own for ``$$`` and ``$(NAME)`` in commands and variables."""
     program(folder, "import os; print(os.environ['RAW'])")
@@ -37,6 +29,8 @@ def test_the_shell_and_the_program_are_given_what_the_job_says(ada: Causeway, fo
     done = ada("run", "job.yaml")
     assert done.code == 0, done.err
     assert {"in code", "a$$b$(HOME)"} <= {*done.err.splitlines()}
+    (row,) = [run for run in json.loads(ada("ps", "--json").out) if run["name"] == "literal-1"]
+    assert (row["state"], row["person"], row["workers"][0]["state"]) == ("done", "ada", "done")
 
 
 _DDP = """
@@ -45,9 +39,9 @@ _DDP = """
     dist.init_process_group("gloo")
     total = torch.tensor([float(dist.get_rank())])
     dist.all_reduce(total)
-    print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {total.item()}")
+    print(f"{dist.get_rank()} of {dist.get_world_size()}: {total.item()}")
     if FAIL and os.environ["CAUSEWAY_RANK"] == "1":
-        raise ValueError("loss is nan")
+        raise ValueError("diverged")
 """
 
 
@@ -62,20 +56,19 @@ def test_two_workers_train_and_the_one_that_fails_is_named_and_what_was_submitte
     (folder / "job.yaml").write_text("name: ddp\nrun: python3 train.py\nnodes: 2\ngpus: 1\nrestarts: 0\n")
     done = ada("run", "job.yaml", "--json")
     assert done.code == 1, done.err
-    assert "rank 0 of 2: 1.0" in done.err
+    assert "0 of 2: 1.0" in done.err
     first = done.json["first_failure"]
-    assert (first["role"], first["rank"], first["lines"][-1]) == ("worker", 1, "ValueError: loss is nan")
+    assert (first["role"], first["rank"], first["lines"][-1]) == ("worker", 1, "ValueError: diverged")
     assert done.json["code"]
-    told = ada("why", done.json["name"])
-    assert "first to fail: worker-1" in told.out
-    assert "ValueError: loss is nan" in told.out
+    output = ada("why", done.json["name"]).out
+    assert ("worker-1" in output, "ValueError: diverged" in output) == (True, True)
     # The folder changes; what was submitted does not.
     program(folder, _DDP.replace("FAIL", "False"))
     assert ada("code", done.json["name"], str(tmp_path / "back")).code == 0
-    assert "if True and" in (tmp_path / "back/train.py").read_text()
+    assert "if True" in (tmp_path / "back/train.py").read_text()
     again = ada("rerun", done.json["name"], "--json")
     assert (again.code, again.json["code"]) == (1, done.json["code"])
-    assert again.json["first_failure"]["lines"][-1] == "ValueError: loss is nan"
+    assert again.json["first_failure"]["lines"][-1] == "ValueError: diverged"
     assert ada("run", "job.yaml").code == 0
 
 
@@ -88,9 +81,9 @@ def test_what_a_run_wrote_outlives_its_pods_and_comes_back(
         import os, pathlib, sys
         results, rank = pathlib.Path(os.environ["CAUSEWAY_RESULTS"]), os.environ["CAUSEWAY_RANK"]
         seen = sorted(path.name for path in results.rglob("*") if path.is_file())
-        print("attempt", os.environ["CAUSEWAY_ATTEMPT"], "rank", rank, "sees", *seen)
+        print("attempt", os.environ["CAUSEWAY_ATTEMPT"], "sees", *seen)
         (results / "plots").mkdir(exist_ok=True)
-        (results / "plots/loss.txt").write_text("loss of rank " + rank)
+        (results / "plots/loss.txt").write_text("loss-" + rank)
         (results / ("model-" + os.environ["CAUSEWAY_ATTEMPT"])).write_text("m" * 100)
         sys.exit(5 if os.environ["CAUSEWAY_ATTEMPT"] == "0" else 0)
         """,
@@ -108,21 +101,21 @@ def test_what_a_run_wrote_outlives_its_pods_and_comes_back(
             "DELETE", f"/api/v1/namespaces/user-ada/pods/{about['name']}", {"gracePeriodSeconds": 0}
         )
     wait(lambda: not world.admin.call("GET", path)["items"])
-    lines = [yaml.safe_load(line) for line in ada("logs", name, "--json").out.splitlines()]
-    assert sorted((each["worker"], each["line"]) for each in lines) == [
-        (f"worker-{rank}", f"attempt 1 rank {rank} sees loss.txt model-0") for rank in (0, 1)
+    lines = [json.loads(line) for line in ada("logs", name, "--json").out.splitlines()]
+    assert sorted((line["worker"], line["line"]) for line in lines) == [
+        (f"worker-{rank}", "attempt 1 sees loss.txt model-0") for rank in (0, 1)
     ]
-    assert [each["at"] for each in lines] == sorted(each["at"] for each in lines)
+    assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
     first = ada("logs", name, "--attempt", "0", "--worker", "worker-1").out.splitlines()
-    assert first == ["attempt 0 rank 1 sees"]
+    assert first == ["attempt 0 sees"]
     assert ada("logs", name, "--attempt", "7").code == 1
     assert yaml.safe_load(ada("why", name, "--json").out)["first_failure"]["exit"] == 5
 
     there = tmp_path / "there"
     got = ada("get", name, "--to", str(there), "--json")
     assert (got.json["files"], got.json["fetched"]) == (6, 6)
-    assert (there / "plots/loss.txt").read_text() == "loss of rank 0"
-    assert (there / "worker-1/plots/loss.txt").read_text() == "loss of rank 1"
+    assert (there / "plots/loss.txt").read_text() == "loss-0"
+    assert (there / "worker-1/plots/loss.txt").read_text() == "loss-1"
     assert ada("get", name, "--to", str(there), "--json").json["fetched"] == 0
     (folder / "extra").mkdir()
     (folder / "extra/best.pt").write_text("best")
@@ -194,8 +187,8 @@ def test_all_output_of_starts_that_follow_one_another_at_once_is_followed(
     )
     done = ada("run", "job.yaml", "--json")
     assert done.code == 0, done.err
-    said = sorted(line.rpartition(" │ ")[2] for line in done.err.splitlines() if "│ attempt" in line)
-    assert said == [f"attempt {number} of {rank}" for number in range(3) for rank in range(2)]
+    output = sorted(line.rpartition(" │ ")[2] for line in done.err.splitlines() if "│ attempt" in line)
+    assert output == [f"attempt {number} of {rank}" for number in range(3) for rank in range(2)]
     name = done.json["name"]
     words = {"_CAUSEWAY_COMPLETE": "bash_complete", "COMP_WORDS": "causeway why qui", "COMP_CWORD": "2"}
     # It waits for the cluster for two seconds at most.
@@ -245,18 +238,7 @@ def test_code_that_is_not_what_was_submitted_does_not_run(ada: Causeway, world: 
     done = ada("run", "--name", "forged", "--json", "--", "python3", "train.py")
     assert done.code == 1
     assert (done.json["restarts"], done.json["first_failure"]["exit"]) == (0, 78)
-    assert "the code" in done.json["first_failure"]["reason"]
-
-
-def test_code_that_is_gone_from_the_store_ends_the_run(ada: Causeway, world: World, folder: Path) -> None:
-    program(folder, "print('soon gone')")
-    name = ada("run", "--name", "gone", "--json", "--", "python3", "train.py").json["name"]
-    code = ada("why", name, "--json").json["code"]
-    world.s3().delete_object(Bucket=world.bucket, Key=f"code/user-ada/{code}.tar.gz")
-    done = ada("rerun", name)
-    assert (done.code, "not in the store any more" in done.err) == (1, True)
-    again = ada("run", "--name", "gone", "--", "python3", "train.py")
-    assert again.code == 0, "the client sends it again"
+    assert "code" in done.json["first_failure"]["reason"]
 
 
 def test_a_dry_run_prints_the_object_and_sends_nothing(ada: Causeway, world: World, folder: Path) -> None:
@@ -309,15 +291,6 @@ def test_a_run_in_a_groups_namespace_and_nobody_elses(
     assert alan("ps", "--group", "engineers").code == 1
 
 
-def test_detached_it_goes_on(ada: Causeway, world: World, folder: Path) -> None:
-    program(folder, "import time; print('begun', flush=True); time.sleep(3); print('ended')")
-    done = ada("run", "-d", "--json", "--name", "later", "--", "python3", "train.py")
-    assert done.code == 0
-    name = done.json["run"]
-    wait(lambda: yaml.safe_load(ada("why", name, "--json").out)["state"] == "done")
-    assert ada("logs", name).out.splitlines() == ["begun", "ended"]
-
-
 def test_ctrl_c_lets_go_and_the_run_goes_on(
     ada: Causeway, world: World, folder: Path, environment: Mapping[str, str], command: list[str]
 ) -> None:
@@ -332,28 +305,10 @@ def test_ctrl_c_lets_go_and_the_run_goes_on(
         if line == "begun\n":
             break
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, "causeway logs -f left-1" in said) == (130, True), said
-    wait(lambda: yaml.safe_load(ada("why", "left-1", "--json").out)["state"] == "done")
-
-
-def test_a_cluster_that_does_not_answer_is_exit_code_3(
-    folder: Path, environment: Mapping[str, str], command: list[str], world: World
-) -> None:
-    program(folder, "")
-    config = yaml.safe_load(world.kubeconfigs["ada"].read_text())
-    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
-    (folder.parent / "away.yaml").write_text(yaml.safe_dump(config))
-    for kubeconfig, words in (
-        (folder.parent / "away.yaml", "does not answer"),
-        (folder / "none", "kubeconfig"),
-    ):
-        env = {**environment, "KUBECONFIG": str(kubeconfig)}
-        done = subprocess.run(
-            [*command, "ps"], env=env, capture_output=True, text=True, check=False, timeout=60
-        )
-        assert (done.returncode, words in done.stderr) == (3, True), done.stderr
-        assert "Traceback" not in done.stderr
+    _, output = process.communicate(timeout=60)
+    assert (process.returncode, "causeway logs -f left-1" in output) == (130, True), output
+    wait(lambda: ada("why", "left-1", "--json").json["state"] == "done")
+    assert ada("logs", "left-1").out.splitlines() == ["begun", "ended"]
 
 
 def test_a_run_for_each_combination_is_submitted_by_one_command(ada: Causeway, folder: Path) -> None:
@@ -372,10 +327,8 @@ def test_a_run_for_each_combination_is_submitted_by_one_command(ada: Causeway, f
 
     assert wait(all_done)
     for name, (lr, seed) in made.items():
-        assert f"from {name} {lr} {seed}" in ada("logs", name).out
-
-    objects = [*yaml.safe_load_all(ada("run", *each, "--dry-run", *command).out)]
-    assert len(objects) == 4
+        assert f"{name} {lr} {seed}" in ada("logs", name).out
+    assert len([*yaml.safe_load_all(ada("run", *each, "--dry-run", *command).out)]) == 4
 
 
 def test_an_array_is_a_run_for_each_task_and_wait_is_until_all_have_ended(
@@ -408,8 +361,7 @@ def test_what_is_wrong_with_any_of_many_runs_is_said_before_the_first_is_submitt
     program(folder, "")
     done = ada("run", "--name", "none", "--each", "time=1h,soon,never", "--", "true")
     assert done.code == 2
-    assert "--each time: time: soon " in done.err
-    assert "never" in done.err
+    assert ("--each time: " in done.err, "never" in done.err) == (True, True)
     done = ada("run", "--name", "none", "--each", "group=a,b", "--", "true")
     assert done.code == 2
     assert not [row for row in yaml.safe_load(ada("ps", "--json").out) if row["name"].startswith("none")]

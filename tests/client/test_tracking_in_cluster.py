@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -129,8 +130,6 @@ def recorded(
 
 @pytest.fixture(scope="module")
 def command_of_client() -> list[str]:
-    import sys
-
     return [sys.executable, "-m", "causeway"]
 
 
@@ -144,7 +143,7 @@ def test_a_run_is_recorded_without_a_line_of_code(recorded: dict[str, Any], serv
     found, ours = recorded["run"], tags(recorded["run"])
     assert server.history(found["info"]["run_id"], "loss") == [(0, 3.0), (1, 2.0), (2, 1.0)]
     assert recorded["given"] == ["http://127.0.0.1:5757", "ablations", ours["causeway.id"]]
-    given = {"job.run": "python3 train.py --lr 0.1", "job.restarts": "0", "set.lr": "0.1"}
+    given = {"job.restarts": "0", "set.lr": "0.1"}
     assert given.items() <= parameters(found).items()
     assert found["info"]["run_name"] == ours["causeway.run"] == "seen-1"
     assert (ours["causeway.person"], ours["causeway.namespace"]) == ("ada", "user-ada")
@@ -175,7 +174,7 @@ def test_a_job_or_a_cluster_without_it_has_nothing_of_it(
     assert "MLFLOW" not in without
     # What is known of the run is recorded still; its program has an MLflow of its own.
     assert own.count("MLFLOW_RUN_ID") == own.count("CAUSEWAY_TRACKING_TOKEN") == 1
-    assert (refused.code, "has no MLflow" in refused.err) == (1, True), refused
+    assert (refused.code, "MLflow" in refused.err) == (1, True), refused
 
 
 @contextmanager
@@ -244,7 +243,7 @@ def test_a_notebook_has_what_env_prints(
     )  # fmt: skip
     assert done.stdout.splitlines()[-1:] == ["['seen-1']"], done.stderr
     nothing = ada("ui", "seen-7", "--no-browser")
-    assert (nothing.code, "MLflow has no run seen-7" in nothing.err) == (1, True), nothing
+    assert (nothing.code, "run seen-7" in nothing.err) == (1, True), nothing
 
 
 def test_ui_without_a_server_says_so(ada: Causeway, world: World, server: Mlflow) -> None:
