@@ -11,13 +11,14 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from client.process import SYSTEM_PYTHON, need_torch
 
 import causeway
-from causeway import program, runtime
+from causeway import program, runtime, sshd
 from causeway.shipped import ship
 
 _HOSTS = json.dumps({"worker": ["127.0.0.1:1"]})
@@ -76,19 +77,19 @@ def worker(tmp_path: Path) -> Worker:
     return Worker(tmp_path)
 
 
-def test_what_programs_import_needs_an_old_python_and_nothing_else() -> None:
-    for module in (causeway, program):
-        text = Path(module.__file__ or "").read_text(encoding="utf-8")
-        tree = ast.parse(text, feature_version=(3, 8))
-        imported = {
-            name.partition(".")[0]
-            for node in ast.walk(tree)
-            for name in (
-                [each.name for each in node.names] if isinstance(node, ast.Import)
-                else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            )
-        }  # fmt: skip
-        assert imported <= {*sys.stdlib_module_names, "causeway"}
+@pytest.mark.parametrize("module", [causeway, program, runtime, sshd])
+def test_what_runs_in_images_needs_an_old_python_and_nothing_else(module: ModuleType) -> None:
+    """Images have Pythons of their own."""
+    tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"), feature_version=(3, 8))
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [each.name for each in node.names] if isinstance(node, ast.Import)
+            else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        )
+    }  # fmt: skip
+    assert imported <= {*sys.stdlib_module_names, "causeway"}
 
 
 def test_a_program_imports_it_in_any_python_and_the_client_is_still_there(worker: Worker) -> None:
@@ -98,7 +99,7 @@ def test_a_program_imports_it_in_any_python_and_the_client_is_still_there(worker
     out, status = worker.end(worker.start(lines))
     assert status["exit"] == 0, out
     assert out.splitlines()[0] == "False"
-    assert "causeway, version" in out
+    assert "version" in out
 
 
 def test_a_checkpoint_is_there_as_a_whole_or_not_at_all(
@@ -151,10 +152,10 @@ def test_only_the_first_rank_reports(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_what_is_resumed_from_is_in_the_environment_and_said(worker: Worker) -> None:
     (worker.folder / "checkpoints").mkdir()
-    said = {"name": "step-7", "said": ["resumes from step-7"]}
+    said = {"name": "step-7", "said": ["step-7"]}
     (worker.folder / "checkpoints/.resumed.json").write_text(json.dumps(said))
     out, _ = worker.end(worker.start("echo $CAUSEWAY_RESUME"))
-    assert out.splitlines() == ["causeway: resumes from step-7", f"{worker.folder}/checkpoints/step-7"]
+    assert out.splitlines() == ["causeway: step-7", f"{worker.folder}/checkpoints/step-7"]
 
 
 _LOADER = """
@@ -179,7 +180,7 @@ _LOADER = """
             break
     with causeway.checkpoint(step) as folder:
         torch.save(step, folder / f"rank-{dist.get_rank()}.pt")
-    print(f"rank {dist.get_rank()} saved", flush=True)
+    print("saved", flush=True)
 """
 
 
@@ -189,8 +190,10 @@ def test_ranks_agree_to_stop_and_save_while_their_data_loaders_live(worker: Work
     script = f"{SYSTEM_PYTHON} -m torch.distributed.run --standalone --nproc_per_node=2 train.py; echo more"
     process = worker.start(script, _LOADER, CAUSEWAY_SHARDED="1", CAUSEWAY_LAUNCHER="torchrun")
     out, status = worker.stopped_at("[rank0]: training", process)
-    saved = sorted(line for line in out.splitlines() if "saved" in line)
-    assert saved == ["[rank0]: rank 0 saved", "[rank1]: rank 1 saved"]
+    assert sorted(line for line in out.splitlines() if "saved" in line) == [
+        "[rank0]: saved",
+        "[rank1]: saved",
+    ]
     assert "more" not in out, "the script does not go on"
     assert status["exit"] == runtime.STOPPED
     (name,) = worker.checkpoints
@@ -261,7 +264,7 @@ def test_what_stalls_shows_its_stacks_and_counts_as_a_failure(worker: Worker) ->
     out, status = worker.end(worker.start(f"{SYSTEM_PYTHON} train.py\n", text, CAUSEWAY_STALL="2"))
     assert "in waits_for_nobody" in out
     assert status["exit"] == runtime.STALLED
-    assert status["reason"].startswith("stalled: no causeway.report for 2 s")
+    assert status["reason"].startswith("stalled: ")
 
 
 @pytest.mark.parametrize(

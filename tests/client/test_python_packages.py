@@ -49,12 +49,13 @@ class World:
         return packages_of(self.code, name, digest, settings, self.contents()).key
 
 
-def says(environment: Path, what: str) -> str:
-    done = subprocess.run(
-        [environment / "bin/python", "-c", f"from importlib.metadata import version; {what}"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.strip()
+def versions(environment: Path, *names: str) -> list[str]:
+    """As a program sees them: of the modules that it imports, which are those of their metadata."""
+    text = "import sys, importlib as i, importlib.metadata as m\nfor name in sys.argv[1:]:\n"
+    text += "    assert (version := i.import_module(name).version) == m.version(name)\n    print(version)"
+    command = [str(environment / "bin/python"), "-c", text, *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
 
 def installed(environment: Path) -> set[str]:
@@ -91,23 +92,16 @@ def test_what_the_image_has_is_not_installed_again(world: World) -> None:
     world.write("lightning\ntorch\n")
     environment = world.install()
     assert installed(environment) == {"lightning-1.0"}
-    found = says(environment, "import torch, numpy, lightning; print(torch.version, numpy.version)")
-    assert found == "2.1+cu121 1.0"
-    assert says(environment, "print(version('torch'), version('lightning'))") == "2.1+cu121 1.0"
+    assert versions(environment, "torch", "numpy", "lightning") == ["2.1+cu121", "1.0", "1.0"]
 
 
 def test_what_conflicts_is_installed_over_it(world: World) -> None:
     world.write("lightning\nnumpy>=1.2\nsix==2.0\n")
     environment = world.install()
-    assert installed(environment) == {"lightning-1.0", "numpy-1.5", "six-2.0"}, "torch 2.1 wants numpy<2"
-    assert says(environment, "import six, numpy; print(six.version, numpy.version)") == "2.0 1.5"
-    assert says(environment, "print(version('six'), version('numpy'))") == "2.0 1.5"
-    image = world.image / "bin/python3"
-    kept = subprocess.run(
-        [image, "-c", "import six, numpy; print(six.version, numpy.version)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert kept.stdout == "1.0 1.0\n", "the image is as it was"
+    # torch 2.1 wants numpy<2.
+    assert installed(environment) == {"lightning-1.0", "numpy-1.5", "six-2.0"}
+    assert versions(environment, "six", "numpy") == ["2.0", "1.5"]
+    assert versions(world.image, "six", "numpy") == ["1.0", "1.0"], "the image is as it was"
 
 
 def test_a_run_that_is_repeated_gets_the_versions_that_it_had(world: World) -> None:
@@ -159,7 +153,7 @@ def test_it_is_installed_once(world: World) -> None:
     marked = next(first.glob("lib/*/site-packages/six.py"))
     marked.write_text("version = 'mine'\n")
     assert world.install() == first
-    assert says(first, "import six; print(six.version)") == "mine"
+    assert marked.read_text() == "version = 'mine'\n"
 
 
 def test_one_that_was_cut_off_is_installed_afresh(world: World) -> None:
@@ -167,14 +161,7 @@ def test_one_that_was_cut_off_is_installed_afresh(world: World) -> None:
     first = world.install()
     (first / "installed").unlink()
     next(first.glob("lib/*/site-packages/six.py")).unlink()
-    assert says(world.install(), "import six; print(six.version)") == "2.0"
-
-
-def test_what_cannot_be_installed_is_said_in_uvs_words(world: World) -> None:
-    world.write("no-such-package==1\n")
-    with pytest.raises(CausewayError, match="no-such-package"):
-        world.install()
-    assert not [path for path in world.cache.iterdir() if (path / "installed").exists()]
+    assert versions(world.install(), "six") == ["2.0"]
 
 
 def test_an_environment_is_kept_by_what_it_depends_on(world: World) -> None:
@@ -216,17 +203,16 @@ def test_where_files_of_the_code_are_named_the_code_counts(world: World, line: s
 
 
 @pytest.mark.parametrize(
-    ("name", "shipped", "word"),
+    ("name", "shipped"),
     [
-        ("requirements.txt", ["train.py"], "not in the code"),
-        ("environment.yaml", ["environment.yaml"], "not a list"),
-        ("uv.lock", ["uv.lock"], "pyproject.toml"),
-        ("../requirements.txt", ["requirements.txt"], "not in the code"),
+        ("requirements.txt", ["train.py"]),
+        ("environment.yaml", ["environment.yaml"]),
+        ("uv.lock", ["uv.lock"]),
+        ("../requirements.txt", ["requirements.txt"]),
     ],
 )
-def test_a_list_must_be_shipped(name: str, shipped: list[str], word: str) -> None:
-    (problem,) = check_name(name, shipped)
-    assert (problem.field, word in str(problem)) == ("python", True)
+def test_a_list_must_be_shipped(name: str, shipped: list[str]) -> None:
+    assert [problem.field for problem in check_name(name, shipped)] == ["python"]
     assert check_name("sub/uv.lock", ["sub/uv.lock", "sub/pyproject.toml"]) == []
 
 

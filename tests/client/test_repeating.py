@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from golden_clusters import golden
+from client.test_offer import offer as offered
+from client.test_offer import submission, variables
 
-from causeway.cluster.fit import fit
-from causeway.cluster.jobset import Submission, jobset
-from causeway.cluster.offer import Offer, parse
+from causeway.cluster.jobset import jobset
+from causeway.cluster.offer import Offer
 from causeway.commands.repeating import repeated
 from causeway.job import Job
 from causeway.overview import Known
 from causeway.series import Usage
-from causeway.workers import workers_of
-from infra.render.kubernetes import research
 
 _DIGEST = f"docker.io/pytorch/pytorch@sha256:{'1' * 64}"
 
 
 @pytest.fixture(scope="module")
 def offer() -> Offer:
-    found = research.objects(golden("research"))["cluster.yaml"][0]["data"]["cluster.json"]
-    return parse(json.loads(found))
+    return offered()
 
 
 def known(job: dict[str, Any], **more: Any) -> Known:
@@ -45,16 +43,13 @@ def test_all_that_is_known_is_the_same(offer: Offer) -> None:
     )  # fmt: skip
     job, repeats, report = repeated(before, offer)
     assert subjects(report) == {"driver", "files", "numbers"}
-    fits = [fit(job, each, offer) for each in workers_of(job)]
-    made = jobset(Submission("x-2", "user-ada", "ada", job, fits, offer, "0" * 64, repeats=repeats))
+    made = jobset(replace(submission(job, offer, "0" * 64), repeats=repeats))
     pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert {each["image"] for each in pod["containers"]} == {_DIGEST}
     assert pod["nodeSelector"]["causeway.dev/gpu-model"] == "titan-x-pascal"
     fetch = next(each for each in pod["initContainers"] if each["name"] == "code")
-    given = {each["name"]: each["value"] for each in fetch["env"]}
-    assert json.loads(given["CAUSEWAY_PACKAGES_EXACTLY"]) == ["numpy==1.0"]
-    own = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
-    assert own["CAUSEWAY_SEED"] == "7"
+    assert json.loads(variables(fetch)["CAUSEWAY_PACKAGES_EXACTLY"]) == ["numpy==1.0"]
+    assert variables(pod["containers"][0])["CAUSEWAY_SEED"] == "7"
 
 
 @pytest.mark.parametrize(
