@@ -30,7 +30,7 @@ class Counting:
 
     def follow(self) -> None:
         self.asked += 1
-        raise OSError("the store does not answer")
+        raise OSError("away")
 
 
 def test_a_board_goes_on_while_it_is_asked_and_ends_when_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,15 +40,14 @@ def test_a_board_goes_on_while_it_is_asked_and_ends_when_it_is_not(monkeypatch: 
     asks.set()
     requests, codes = itertools.count(1), []
 
+    seen = [0]
+
+    def count() -> int:
+        seen[0] = next(requests) if asks.is_set() else seen[0]
+        return seen[0]
+
     def run() -> None:
-        words = ["sleep", "600"]
-        seen = [0]
-
-        def count() -> int:
-            seen[0] = next(requests) if asks.is_set() else seen[0]
-            return seen[0]
-
-        codes.append(serve([follower], words, threading.Event(), idle=2.5, count=count))
+        codes.append(serve([follower], ["sleep", "600"], threading.Event(), idle=2.5, count=count))
         ended.set()
 
     threading.Thread(target=run, daemon=True).start()
@@ -107,12 +106,8 @@ def test_runs_of_this_machine_are_on_a_board_of_this_machine(
         EventFileWriter(os.environ["CAUSEWAY_LOGS"] + "/train").close()
         """,
     )
-    assert (
-        causeway(
-            "run", "--local", "--nodes", "2", "--launcher", "none", "--", sys.executable, "train.py"
-        ).code
-        == 0
-    )
+    words = ("--nodes", "2", "--launcher", "none", "--", sys.executable, "train.py")
+    assert causeway("run", "--local", *words).code == 0
     with (
         reserved(1) as (port,),
         # Without a kubeconfig it is this machine.
@@ -148,4 +143,4 @@ def test_without_tensorboard_the_board_says_what_to_install(
     done = subprocess.run(
         [sys.executable, "-c", hidden], env=environment, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, "pip install 'causeway-client[board]'" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "causeway-client[board]" in done.stderr) == (1, True), done.stderr

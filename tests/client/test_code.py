@@ -6,10 +6,9 @@ import gzip
 import hashlib
 import io
 import os
-import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -54,10 +53,8 @@ def packed(folder: Path) -> tuple[str, bytes]:
 
 def test_tracked_and_new_files_are_shipped_and_ignored_ones_are_not(folder: Path) -> None:
     git(folder, "init", "-q")
-    write(
-        folder,
-        {"train.py": "", "gone.py": "", "lib/a.py": "", ".gitignore": "data/\n*.log\n", "kept.log": ""},
-    )
+    tracked = dict.fromkeys(("train.py", "gone.py", "lib/a.py", "kept.log"), "")
+    write(folder, {**tracked, ".gitignore": "data/\n*.log\n"})
     git(folder, "add", "-f", ".")
     git(folder, "commit", "-qm", "x")
     (folder / "gone.py").unlink()
@@ -84,11 +81,17 @@ def test_submodules_are_shipped_with_their_own_rules(folder: Path, tmp_path: Pat
 
 
 def test_without_git_all_is_shipped_but_caches_and_environments(folder: Path) -> None:
-    write(
-        folder,
-        {"train.py": "", "env/pyvenv.cfg": "", "env/lib/x.py": "", "__pycache__/a.pyc": "", "d/e.txt": ""},
-    )
+    files = [
+        "train.py",
+        "d/e.txt",
+        "env/pyvenv.cfg",
+        "env/lib/x.py",
+        "node_modules/x/y.js",
+        "__pycache__/a.pyc",
+    ]
+    write(folder, dict.fromkeys(files, ""))
     assert paths(folder) == ["d/e.txt", "train.py"]
+    assert [*look(folder).left_out] == ["env/", "node_modules/"], "it is named"
 
 
 def test_what_git_tracks_is_code_whatever_it_is_called(folder: Path) -> None:
@@ -101,15 +104,8 @@ def test_what_git_tracks_is_code_whatever_it_is_called(folder: Path) -> None:
     assert paths(folder) == sorted(tracked)
     assert [*look(folder).left_out] == ["a/mlruns/", "own/", "wandb/"]
     write(folder, {".causewayignore": "/src/node_modules/\n!/wandb/\n"})
-    assert paths(folder) == sorted(
-        {*tracked, "wandb/run-1/log", ".causewayignore"} - {"src/node_modules/x.js"}
-    )
-
-
-def test_what_is_left_out_without_git_is_named(folder: Path) -> None:
-    files = ["train.py", "env/pyvenv.cfg", "env/lib/x.py", "node_modules/x/y.js", "__pycache__/a.pyc"]
-    write(folder, dict.fromkeys(files, ""))
-    assert [*look(folder).left_out] == ["env/", "node_modules/"]
+    tracked = [path for path in tracked if "node_modules" not in path]
+    assert paths(folder) == sorted([*tracked, "wandb/run-1/log", ".causewayignore"])
 
 
 def test_an_ignored_file_is_shipped_by_those_who_name_it(folder: Path) -> None:
@@ -124,26 +120,14 @@ def test_an_ignored_file_is_shipped_by_those_who_name_it(folder: Path) -> None:
     assert paths(folder) == [".causewayignore", "gen/deep/x_pb2.py", "gen/msg_pb2.py", "train.py"]
 
 
-def broken_index(folder: Path) -> None:
-    (folder / ".git/index").write_bytes(b"x" * 64)
-
-
-def broken_head(folder: Path) -> None:
-    (folder / ".git/HEAD").unlink()
-
-
-def broken_worktree(folder: Path) -> None:
-    shutil.rmtree(folder / ".git")
-    (folder / ".git").write_text("gitdir: /nowhere/.git/worktrees/x\n")
-
-
-@pytest.mark.parametrize("broken", [broken_index, broken_head, broken_worktree])
-def test_a_repository_that_git_cannot_read_ships_nothing(
-    folder: Path, broken: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize(
+    "breaks",
+    ["echo not an index > .git/index", "rm .git/HEAD", "rm -r .git; echo gitdir: /nowhere/.git > .git"],
+)
+def test_a_repository_that_git_cannot_read_ships_nothing(folder: Path, breaks: str) -> None:
     git(folder, "init", "-q")
     write(folder, {".gitignore": "secret\n", "secret": "", "a/train.py": ""})
-    broken(folder)
+    subprocess.run(["sh", "-c", breaks], cwd=folder, check=True)
     for each in (folder, folder / "a"):
         with pytest.raises(InputError) as raised:
             list_tree(each)
@@ -165,7 +149,7 @@ def test_without_a_git_program_a_repository_ships_nothing(
     monkeypatch.setenv("PATH", str(folder))
     assert paths(folder) == ["train.py"]
     (folder / ".git").mkdir()
-    with pytest.raises(InputError, match="git is not on PATH"):
+    with pytest.raises(InputError, match="PATH"):
         list_tree(folder)
 
 
@@ -289,7 +273,7 @@ def test_a_changed_byte_is_refused(folder: Path, tmp_path: Path) -> None:
     digest, data = packed(folder)
     tar = bytearray(gzip.decompress(data))
     tar[600] ^= 1
-    with pytest.raises(RefusedArchiveError, match="not what was submitted"):
+    with pytest.raises(RefusedArchiveError):
         unpack(io.BytesIO(gzip.compress(bytes(tar))), digest, tmp_path / "code")
     for broken in (data[:-20], b"nothing", data[:50] + b"\0" + data[51:]):
         with pytest.raises(RefusedArchiveError):
@@ -344,7 +328,7 @@ def test_a_folder_with_code_is_taken_apart() -> None:
     assert found == {"src/shards/": 3000, "src/*.Bin": 400, "src/train.py": 30, "src/model/net.py": 1}
 
 
-def test_ten_at_most() -> None:
+def test_ten_are_named_at_most() -> None:
     assert len(largest(entries({f"{n}.{n}": n for n in range(30)}))) == 10
 
 
@@ -410,7 +394,7 @@ def test_what_differs_from_what_was_shipped_is_shown(tmp_path: Path) -> None:
         ("data", "changed"), ("gone.py", "removed"), ("link", "changed"), ("new.py", "added"),
     ]  # fmt: skip
     patch = "".join(line for path in ("data", "gone.py", "new.py") for line in unified(shipped, here, path))
-    assert "Binary files a/data and b/data differ" in patch
+    assert "a/data and b/data" in patch
     (shipped / "data").unlink()
     (here / "data").unlink()
     text = "".join(line for path in ("gone.py", "new.py") for line in unified(shipped, here, path))

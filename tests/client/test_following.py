@@ -55,20 +55,14 @@ class Scene:
         return self.out.file.getvalue()
 
     def follow(self, **only: Any) -> Run:
-        cluster: Any = SimpleNamespace(
-            date=lambda: "Fri, 01 May 2026 12:00:00 GMT",
-            host="https://api",
-            offer=SimpleNamespace(store=SimpleNamespace(bucket="b")),
-        )
-        followed = Followed(
-            self.out,
-            cluster,
-            "n",
-            "r-1",
-            shows=lambda _: lambda _at, who, line: self.shown.append((who, line)),
-            **only,
-        )
-        return followed.until_it_ends()
+        offer = SimpleNamespace(store=SimpleNamespace(bucket="b"))
+        date = "Fri, 01 May 2026 12:00:00 GMT"
+        cluster: Any = SimpleNamespace(date=lambda: date, host="https://api", offer=offer)
+
+        def shows(_: object) -> Callable[[object, str, str], None]:
+            return lambda _at, who, line: self.shown.append((who, line))
+
+        return Followed(self.out, cluster, "n", "r-1", shows=shows, **only).until_it_ends()
 
     def find(self, *_: Any, **__: Any) -> Run:
         look = self.looks[0] if len(self.looks) == 1 else self.looks.pop(0)
@@ -179,7 +173,7 @@ def test_a_lost_connection_is_taken_up_again_and_what_ended_meanwhile_is_shown(
 
 def test_a_cluster_that_stays_away_is_given_up_and_the_run_goes_on(scene: Scene) -> None:
     scene.looks = [run("running", 0, pod(0, 0)), UnreachableError("away")]
-    with pytest.raises(UnreachableError, match=r"goes on in the cluster: causeway logs -f r-1"):
+    with pytest.raises(UnreachableError, match=r"causeway logs -f r-1"):
         scene.follow()
 
 
@@ -207,11 +201,7 @@ def test_what_the_cluster_refuses_for_good_ends_it(scene: Scene, code: int, ends
         assert scene.follow().state == "done"
 
 
-def _found(states: Sequence[str], **spec: Any) -> tuple[Mapping[str, Any], list[Worker]]:
-    return {"spec": spec, "status": {}, "metadata": {"labels": {}}}, [
-        replace(pod(at, 0, state), started=BEGUN if state in ("running", "done", "failed") else None)
-        for at, state in enumerate(states)
-    ]
+_JOBSET: Mapping[str, Any] = {"spec": {}, "status": {}, "metadata": {"labels": {}}}
 
 
 @pytest.mark.parametrize(
@@ -224,13 +214,13 @@ def _found(states: Sequence[str], **spec: Any) -> tuple[Mapping[str, Any], list[
     ],
 )
 def test_a_run_some_of_whose_workers_have_ended_runs(states: Sequence[str], state: str) -> None:
-    from causeway.cluster.runs import state_of
-
-    assert state_of(*_found(states)[:1], None, _found(states)[1])[0] == state
+    workers = [
+        replace(pod(at, 0, state), started=BEGUN if state in ("running", "done", "failed") else None)
+        for at, state in enumerate(states)
+    ]
+    assert runs.state_of(_JOBSET, None, workers)[0] == state
 
 
 def test_a_worker_that_was_lost_and_comes_again_has_not_ended() -> None:
-    from causeway.cluster.runs import state_of
-
-    found, _ = _found([])
-    assert state_of(found, None, [pod(0, 0, "failed"), pod(0, 0, "starting", after=9)])[0] == "starting"
+    workers = [pod(0, 0, "failed"), pod(0, 0, "starting", after=9)]
+    assert runs.state_of(_JOBSET, None, workers)[0] == "starting"

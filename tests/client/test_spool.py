@@ -63,7 +63,7 @@ def test_a_part_of_a_line_was_never_answered(opened: Callable[[], Spool], tmp_pa
 def test_a_disk_that_is_full_leaves_whole_lines(opened: Callable[[], Spool]) -> None:
     spool = opened()
     spool.append({"number": 1})
-    with at_most(1000), pytest.raises(OSError, match="No space left"):
+    with at_most(1000), pytest.raises(OSError, match="space"):
         spool.append({"number": 2, "filling": "x" * 2000})
     spool.append({"number": 3})
     assert left(spool) == left(opened()) == [{"number": 1}, {"number": 3}]
