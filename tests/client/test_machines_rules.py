@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from client.process import SYSTEM_PYTHON, Causeway
+from golden_folders import assert_text
 
 import causeway
 from causeway.errors import CausewayError, InputError
@@ -27,6 +28,8 @@ from causeway.machines.ssh import Host, hosts_named
 from causeway.machines.state import Run, run_of
 from causeway.places import Place
 from causeway.workers import policy_of, workers_of
+
+MESSAGES = Path(__file__).parents[1] / "messages/machines.txt"
 
 
 def checked(*free: int, taken: str = "") -> dict[str, dict[str, Any]]:
@@ -58,13 +61,10 @@ def test_workers_go_where_their_gpus_are_free(fields: Any, free: tuple[int, ...]
     assert placed == {f"worker-{rank}": f"titan-{host}" for rank, host in enumerate(hosts)}
 
 
-def test_the_chief_goes_first_and_who_has_gpus_is_named() -> None:
+def test_the_chief_goes_first() -> None:
     roles = {"ps": {"count": 1, "gpus": 0}, "chief": 1}
     job = Job.model_validate({"name": "x", "run": "python x.py", "roles": roles})
     assert [*place(workers_of(job), checked(1, 1))] == ["chief-0", "ps-0"]
-    two = workers_of(Job.model_validate({"name": "x", "run": "x", "gpus": 2}))
-    with pytest.raises(CausewayError, match=r"titan-0: 1 of 2 .*; GPU 7: ada"):
-        place(two, checked(1, taken="GPU 7: ada"))
 
 
 def test_how_many_trials_have_room() -> None:
@@ -124,11 +124,34 @@ def test_states_of_runs() -> None:
     assert (memory.state, memory.since) == ("failed", 9.0)
     # A trial goes on by itself where its machine is to blame.
     assert [each.interrupted for each in (away, back, lost, memory)] == [True, True, False, False]
-    full = run({"one": known(**{"worker-0": phase("lost", why="disk-full")}), "two": known()})
-    assert [(each.state, each.reason.partition(":")[0]) for each in (full, memory)] == [
-        ("failed", "worker-0")
-    ] * 2
-    assert ("disk" in full.reason, "memory" in memory.reason) == (True, True)
+
+
+WAITING: list[dict[str, Any]] = [
+    {},
+    {"ready": True, "place": 1},
+    {"place": 2, "behind": "ada (x, since 14:05)"},
+    {"place": 1, "why": "GPU 0 is leased by ada"},
+    *({"place": place, "behind": "bob"} for place in (3, 12, 23)),
+]
+
+
+def test_what_is_said_of_runs_and_of_machines_without_room(request: pytest.FixtureRequest) -> None:
+    """In ``tests/messages/machines.txt``."""
+    answers = [phase("waiting", **{"ready": False, "behind": "", "why": "", **said}) for said in WAITING]
+    answers += [phase("lost", why=why) for why in ("disk-full", "oom-kill", "timeout", "signal", "none")]
+    answers += [phase("over", exit=1, problem="no code")]
+    runs = [run({"one": known(**{"worker-0": answer}), "two": known()}) for answer in answers]
+    assert [each.state for each in runs] == ["waiting"] * len(WAITING) + ["failed"] * 6
+    refused = []
+    for fields, free in (
+        ({"gpus": 2}, checked(1, taken="GPU 7 is leased by ada")),
+        ({"gpus": {"count": 1, "model": "a100", "memory": "40 GiB"}, "nodes": 2}, checked(0)),
+    ):
+        with pytest.raises(CausewayError) as raised:
+            place(workers_of(Job.model_validate({"name": "x", "run": "x", **fields})), free)
+        refused.append(str(raised.value))
+    text = "\n".join([*(each.reason for each in runs), *refused]) + "\n"
+    assert_text(MESSAGES, text, rewrite=request.config.getoption("--update-golden"))
 
 
 @pytest.mark.parametrize(
