@@ -126,7 +126,7 @@ def test_each_area_installs_a_part_of_all_packages() -> None:
         ("tests/autoscaler/kube/test_kube_client.py::test_it[here-1]", None),
         ("tests/autoscaler/kube/deeper/test_kube_client.py::test_it[real-1]", None),
         ("tests/test_spec_walks.py::test_a_walk_through_edits[x]", "terraform"),
-        ("tests/test_spec_walks.py::test_drawn_steps_are_the_same_for_a_seed", None),
+        ("tests/test_spec_walks.py::test_a_move_loses_nothing", None),
         ("tests/spec/test_reference.py::test_it", None),
     ],
 )

@@ -17,7 +17,7 @@ from permissions.recorded import recording
 
 from benchmarks.lifecycle.edits import EDITS
 from benchmarks.lifecycle.project import Project
-from benchmarks.lifecycle.walk import Resource, drawn, unnamed, untruths, walk
+from benchmarks.lifecycle.walk import Resource, unnamed, untruths, walk
 from infra.commands.environment import Environment, load_project
 from infra.drive import localaws
 from infra.errors import SpecError
@@ -135,8 +135,3 @@ def test_a_walk_through_edits(name: str, tmp_path: Path, request: pytest.Fixture
         assert not walked.refused
     finally:
         project.run("local.down")
-
-
-def test_drawn_steps_are_the_same_for_a_seed() -> None:
-    assert drawn(7, 5) == drawn(7, 5)
-    assert drawn(7, 5) != drawn(8, 5)

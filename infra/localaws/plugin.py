@@ -1,6 +1,6 @@
 """Where tests change what the embedded AWS does: faults, a record of the calls, machines behind instances.
 
-``$CAUSEWAY_LOCALAWS_PLUGIN`` is ``FOLDER:MODULE``: that module's ``PLUGIN`` takes the place of ``Plugin()``
+``$LOCALAWS_PLUGIN`` is ``FOLDER:MODULE``: that module's ``PLUGIN`` takes the place of ``Plugin()``
 in a server that starts. Only tests and benchmarks set it; theirs is ``tests/localaws/plugin.py``.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from infra.localaws.request import Call, Environ
 
-VARIABLE: Final = "CAUSEWAY_LOCALAWS_PLUGIN"
+VARIABLE: Final = "LOCALAWS_PLUGIN"
 
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], Any]
 Serve: TypeAlias = Callable[[Call, Environ, StartResponse], Iterable[bytes]]

@@ -1,6 +1,6 @@
 """What tests add to the embedded AWS: faults, a record of the calls, machines behind instances.
 
-``tests/conftest.py`` and a benchmark name it in ``$CAUSEWAY_LOCALAWS_PLUGIN``; see ``infra.localaws.plugin``.
+``tests/conftest.py`` and a benchmark name it in ``$LOCALAWS_PLUGIN``; see ``infra.localaws.plugin``.
 """
 
 from __future__ import annotations

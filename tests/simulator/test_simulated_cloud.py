@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from simulator.worlds import config, end, group, trace, world
 
+from infra.autoscaler.launch_failures.status_messages import classify
 from infra.autoscaler.observed.snapshot import GPU, Instance
 from infra.simulator.cloud import RefusedError
 from infra.simulator.conditions import Capacity, Outage
@@ -39,8 +40,8 @@ def test_what_no_zone_has_fails_in_its_words_and_is_tried_again_later_each_time(
     assert len(state.instances) == 1
     failed = [each for each in state.activities if each.status == "Failed"]
     assert {each.zone for each in failed} == {"us-west-2a", "us-west-2b"}
-    assert all("do not have sufficient p3.8xlarge capacity" in each.message for each in failed)
-    assert all("increasing the capacity from 0 to 3." in each.cause for each in failed)
+
+    assert {classify(each.message) for each in failed} == {"capacity"}
     there.advance(there.now + 480)  # tried after 60, 120 and 240 s more: 6, 66, 186, 426
     assert len(instances(there)) == 1
     assert len({each.start for each in there.snapshot().groups["gpu"].activities}) == 4
@@ -62,7 +63,7 @@ def test_the_account_has_so_many_vcpus_and_no_more() -> None:
     there.advance(there.now + 10)
     state = there.snapshot().groups["gpu"]
     assert len(state.instances) == 2
-    assert "current vCPU limit of 70" in state.activities[0].message
+    assert classify(state.activities[0].message) == "quota"
 
 
 def test_a_smaller_size_ends_no_machine() -> None:
