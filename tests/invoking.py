@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 from infra.drive import localaws
 from infra.drive.localaws import Server
 
@@ -55,13 +53,6 @@ class Project:
         assert process.returncode == code, f"{out[-3000:]}\n{err[-6000:]}"
         assert "Traceback" not in err, err
         return out, err
-
-
-def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of who runs the tests reaches Terraform or AWS."""
-    for name in list(os.environ):
-        if name.startswith(("TF_", "CAUSEWAY_", "AWS_", "INFRA_")) and name != "TF_CLI_CONFIG_FILE":
-            monkeypatch.delenv(name)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 from uuid import uuid4
 
-from localaws import faults, plugin
+from localaws import faults
 
 from infra.autoscaler.config import Group
 

@@ -11,6 +11,7 @@ import pytest
 from autoscaler import apiobjects, make
 from autoscaler.controller_stage import JOBS, NODES, Stage, staged
 from autoscaler.embedded import EmbeddedAws
+from localaws import faults
 from waiting import until
 
 WEST, EAST = make.group(), make.group("us-east-1")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoking import Project, forget_settings, on_embedded_aws
+from invoking import Project, on_embedded_aws
 from permissions.recorded import recording
 from settings import forget_settings
 

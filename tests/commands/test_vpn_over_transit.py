@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoking import Project, forget_settings, on_embedded_aws
+from invoking import Project, on_embedded_aws
+from localaws.control import Control
 from permissions.recorded import recording
 from settings import forget_settings
 
@@ -119,7 +120,7 @@ def test_connections_move_to_the_transit_gateway(
     update = request.config.getoption("--update-golden")
     with recording(server, "transit-vpn", update=update):
         project.invoke("apply", "--yes", *NAMED)
-        made = [call.action for call in server.control.calls() if call.region == "us-west-2"]
+        made = [call.action for call in Control(server).calls() if call.region == "us-west-2"]
     # AWS keeps no gateway that has no connections, and no connection without its gateway.
     assert made.index("ModifyVpnConnection") < made.index("DeleteVpnGateway")
     after = connections(project)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from localaws.control import Control
+from localaws.faults import Fault
 from waiting import until
 
 from infra.drive import localaws

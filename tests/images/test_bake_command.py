@@ -12,6 +12,7 @@ import invoking
 import pytest
 import yaml
 from images.bake_environment import REGIONS, World
+from waiting import until
 
 from infra.drive import localaws
 from infra.drive.images.journal import new_id

@@ -120,13 +120,8 @@ class Stage:
 
     def until(self, true: Callable[[], Any], what: str) -> Any:
         """Waits for it; fails with the logs."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if value := true():
-                return value
-            time.sleep(0.1)
-        logs = "".join(f"-- {name}\n{self.log(name)}" for name in self._logs)
-        raise AssertionError(f"waited in vain for {what}\n{logs}")
+        logs = (f"-- {name}\n{self.log(name)}" for name in self._logs)
+        return until(true, seconds=PATIENCE, explain=lambda: "".join([f"{what}\n", *logs]))
 
     def says(self, name: str, words: str, times: int = 1) -> None:
         """Waits until a daemon has said it so many times."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from drive.kubernetes.apiserver import Server
 from kube_tools import kubectl
+from stores import local_store
 
 from infra.drive.secrets.local import LocalStore
 
@@ -46,7 +47,7 @@ def lab_of(folder: Path, server: Server, store: LocalStore, spec: str) -> Lab:
     (folder / "environments").mkdir()
     (folder / "environments" / "lab.yaml").write_text(spec)
     (folder / "tasks.py").symlink_to(ROOT / "tasks.py")
-    own = LocalStore("lab", folder / ".secrets", {"XDG_CONFIG_HOME": str(folder / "config")})
+    own = local_store(folder, "lab")
     own.add(store.read(store.names("kubernetes/pki/")))
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "KUBE"))},

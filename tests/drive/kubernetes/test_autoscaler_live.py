@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from drive.kubernetes.apiserver import NAME, Server
-from stores import local_store
+from drive.kubernetes.lab import Lab, lab_of
+from drive.kubernetes.test_autoscaler_rights import FOLDERS as RIGHTS
 
 from infra.commands.cluster.steps import wait_for
 from infra.commands.environment import find, load_project
@@ -62,11 +63,12 @@ def lab(
     api: Api, server: Server, keys: Keys, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lab]:
     """With everything applied but the pods, and taken away again: other tests share the server."""
-    (tmp_path / "environments").mkdir()
-    (tmp_path / "environments" / "lab.yaml").write_text(SPEC)
-    (tmp_path / "tasks.py").symlink_to(ROOT / "tasks.py")
-    own = local_store(tmp_path, "lab")
-    own.add(store.read(store.names("kubernetes/pki/")))
+    project = lab_of(tmp_path, server, store, SPEC)
+    project.env |= {
+        "AWS_ACCESS_KEY_ID": "none",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+    }
     monkeypatch.chdir(tmp_path)
     cluster = load_project(find("lab"), changeable=True).cluster
     (tmp_path / "config.json").write_text(autoscaler.configuration(cluster))

@@ -110,11 +110,7 @@ def test_a_node_that_reports_in_the_last_moment_stays_in_service(
 
 @pytest.fixture
 def lab(server: Server, store: LocalStore, tmp_path: Path) -> Lab:
-    (tmp_path / "environments").mkdir()
-    (tmp_path / "environments" / "lab.yaml").write_text(SPEC)
-    own = local_store(tmp_path, "lab")
-    own.add(store.read(store.names("kubernetes/pki/")))
-    return Lab(tmp_path, server)
+    return lab_of(tmp_path, server, store, SPEC)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from drive.kubernetes.apiserver import NAME, Server, running
 from golden_folders import GOLDEN, LOCK, SPEC
 from ports import reserved
 from render.kubernetes.policy_world import Api, World, applied, until
+from stores import local_store
 from strategies.outputs import outputs_for
 
 from infra.commands.cluster.tracking import bring_access
