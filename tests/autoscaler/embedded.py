@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 from uuid import uuid4
 
-from localaws import faults
+from localaws import faults, plugin
 
 from infra.autoscaler.config import Group
 
@@ -222,7 +222,10 @@ def running() -> Iterator[EmbeddedAws]:
         aws.address = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        with mock.patch.dict(os.environ, environment(aws.address)):
+        with (
+            mock.patch("infra.localaws.plugin.active", plugin.PLUGIN),
+            mock.patch.dict(os.environ, environment(aws.address)),
+        ):
             yield aws
         server.shutdown()
         thread.join()
