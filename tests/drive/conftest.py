@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from embedded_aws import embedded
 from golden_folders import assert_text
 from settings import forget_settings
 
-from infra.drive import localaws, workspace
+from infra.drive import workspace
 from infra.drive.aws import Aws
 from infra.drive.engine import Engine, find_engine
 from infra.drive.lifecycle import Job
@@ -149,9 +150,8 @@ def state_bucket(moto_env: dict[str, str], tmp_path: Path) -> str:
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """An embedded AWS for a module's tests."""
-    server = localaws.start(tmp_path_factory.mktemp("cloud") / "aws", "lab")
-    yield server
-    localaws.stop(server.folder)
+    with embedded(tmp_path_factory.mktemp("cloud") / "aws", "lab") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
