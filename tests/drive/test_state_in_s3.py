@@ -43,18 +43,22 @@ def job(moto_env: dict[str, str], state_bucket: str, make_job: Callable[..., Job
     return dataclasses.replace(local, files=files, env=moto_env)
 
 
-def test_a_state_that_could_not_be_stored_is_kept(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    lifecycle.plan(job, named=["module.us_west_2"])  # in a folder that passes
-    assert saved_plan.state_position(job.folders) is None  # so Terraform itself has to find a stale plan
+def takes_no_state(monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]) -> None:
+    """The bucket takes the lock, and no state. (To stop the server would be a race with Terraform.)"""
     stores = S3Backend.put_object
 
     def refuses(self: S3Backend, bucket_name: str, key_name: str, *args: Any, **more: Any) -> Any:
         if key_name.endswith(".tfstate"):
-            raise OSError("the bucket's disk is full")
+            raise error()
         return stores(self, bucket_name, key_name, *args, **more)
 
-    # From here on the bucket takes no state. (To stop the server meanwhile would be a race with Terraform.)
     monkeypatch.setattr(S3Backend, "put_object", refuses)
+
+
+def test_a_state_that_could_not_be_stored_is_kept(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    lifecycle.plan(job, named=["module.us_west_2"])  # in a folder that passes
+    assert saved_plan.state_position(job.folders) is None  # so Terraform itself has to find a stale plan
+    takes_no_state(monkeypatch, lambda: OSError("the bucket's disk is full"))
     with pytest.raises(TerraformError, match="state push") as caught:
         apply_saved(job, named=["module.us_west_2"])
     kept = job.folders.state / "errored.tfstate"
@@ -63,18 +67,6 @@ def test_a_state_that_could_not_be_stored_is_kept(job: Job, monkeypatch: pytest.
 
 
 KEPT = "module.us_west_2.terraform_data.kept"
-
-
-def plans_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As docs/iam/plan.json has it: the lock may be written, the state may not."""
-    stores = S3Backend.put_object
-
-    def refuses(self: S3Backend, bucket_name: str, key_name: str, *args: Any, **more: Any) -> Any:
-        if key_name.endswith(".tfstate"):
-            raise S3AccessDeniedError
-        return stores(self, bucket_name, key_name, *args, **more)
-
-    monkeypatch.setattr(S3Backend, "put_object", refuses)
 
 
 def refused(job: Job) -> str:
@@ -96,7 +88,7 @@ def test_who_only_plans_is_told_who_can_take_up_what_an_apply_left(
     row["instances"][0] |= {"status": "tainted", "create_before_destroy": True}
     job.terraform().push({**state, "serial": state["serial"] + 1})
     with monkeypatch.context() as limited:
-        plans_only(limited)
+        takes_no_state(limited, S3AccessDeniedError)  # as docs/iam/plan.json has it
         assert KEPT in refused(job)
     assert lifecycle.plan(job).untainted == (KEPT,)
 
@@ -108,6 +100,6 @@ def test_who_only_plans_is_told_who_can_take_up_what_an_apply_left(
     last_applied.remember(job.folders, job.files, {**about, "creating": [asdict(found)]})
     monkeypatch.setattr(unfinished, "find", lambda *_: Found(ours=((found, "one"),)))
     with monkeypatch.context() as limited:
-        plans_only(limited)
+        takes_no_state(limited, S3AccessDeniedError)
         assert found.address in refused(job)
     assert lifecycle.plan(job).adopted == (found.address,)
