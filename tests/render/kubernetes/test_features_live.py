@@ -8,13 +8,13 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from golden_clusters import golden
+from kube_tools import templated
 from render.kubernetes.policy_world import World, refused, until, world
 
-from infra.render.kubernetes import features
+from infra.render.kubernetes import charts, features
 from infra.render.kubernetes.manifests import of
 
 NAMESPACE = "node-feature-discovery"
@@ -25,54 +25,22 @@ HERE, THERE = "titan-a01", "titan-a02"
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """With the chart's kinds, and its accounts and their rights; the agent runs on one of two nodes."""
     cluster = golden("research")
+    container = {"name": "agent", "image": "example.org/agent"}
+    spec = {"serviceAccountName": AGENT, "nodeName": HERE, "containers": [container]}
     with world(cluster, tmp_path_factory.mktemp("features")) as found:
-        for each in _surroundings():
-            found.admin.apply(each)
+        found.admin.apply(of("v1", "Namespace", NAMESPACE))
+        values = charts.values(cluster)[NAMESPACE]
+        for each in templated(NAMESPACE, values, f"--namespace={NAMESPACE}", "--no-hooks"):
+            if each["kind"] in ("CustomResourceDefinition", "ServiceAccount", "Role", "RoleBinding"):
+                found.admin.apply(each)
+        for name in (HERE, THERE):
+            found.admin.apply(of("v1", "Node", name))
+        found.admin.apply(of("v1", "Pod", "agent", namespace=NAMESPACE, spec=spec))
         for each in features.objects(cluster)["policy.yaml"]:
             found.admin.apply(each)
         yield found
-
-
-def _surroundings() -> Iterator[dict[str, Any]]:
-    """What the chart brings, as far as it matters: the kind, the agent's account and its rights."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    yield of(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        f"nodefeatures.{GROUP}",
-        # A group below k8s.io names the review of its API.
-        annotations={"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs"},
-        spec={
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {"kind": "NodeFeature", "listKind": "NodeFeatureList",
-                      "plural": "nodefeatures", "singular": "nodefeature"},
-            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}],
-        },
-    )  # fmt: skip
-    yield of("v1", "Namespace", NAMESPACE)
-    yield of("v1", "ServiceAccount", AGENT, namespace=NAMESPACE)
-    rules = [{"apiGroups": [GROUP], "resources": ["nodefeatures"], "verbs": ["create", "get", "update"]}]
-    yield of("rbac.authorization.k8s.io/v1", "Role", AGENT, namespace=NAMESPACE, rules=rules)
-    yield of(
-        "rbac.authorization.k8s.io/v1",
-        "RoleBinding",
-        AGENT,
-        namespace=NAMESPACE,
-        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": AGENT},
-        subjects=[{"kind": "ServiceAccount", "name": AGENT, "namespace": NAMESPACE}],
-    )
-    for name in (HERE, THERE):
-        yield of("v1", "Node", name)
-    container = {"name": "agent", "image": "example.org/agent"}
-    yield of(
-        "v1",
-        "Pod",
-        "agent",
-        namespace=NAMESPACE,
-        spec={"serviceAccountName": AGENT, "nodeName": HERE, "containers": [container]},
-    )
 
 
 def token(here: World, *, bound: bool) -> str:
@@ -82,8 +50,7 @@ def token(here: World, *, bound: bool) -> str:
     spec = {"boundObjectRef": reference} if bound else {}
     request = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{AGENT}/token"
-    made: str = here.admin.call("POST", path, request)["status"]["token"]
-    return made
+    return str(here.admin.call("POST", path, request)["status"]["token"])
 
 
 def report(here: World, bearer: str, node: str) -> int:
