@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Interface
 from pathlib import Path
@@ -17,6 +15,7 @@ from golden_clusters import golden
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from render.tools import needs, run, write
 from strategies.reading import read
 from strategies.specs import Plain, specs
 
@@ -136,13 +135,10 @@ def test_jumbo_frames_are_set_where_the_lan_has_them() -> None:
             assert lan.get("mtu") == size
 
 
-@pytest.mark.skipif(shutil.which("dnsmasq") is None, reason="needs the package dnsmasq-base")
+@needs("dnsmasq-base", "dnsmasq")
 def test_dnsmasq_finds_nothing_wrong(tmp_path: Path) -> None:
-    path = tmp_path / "dnsmasq.conf"
-    path.write_text(render(golden("research"))["rack-a/dnsmasq.conf"])
-    command = ["dnsmasq", "--test", f"--conf-file={path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    write(tmp_path, render(golden("research")))
+    run("dnsmasq", "--test", f"--conf-file={tmp_path}/rack-a/dnsmasq.conf")
 
 
 @given(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from golden_clusters import golden
 from golden_folders import GOLDEN, LOCK, SPEC, scenarios
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
+from render.tools import needs, run, write
 from strategies.outputs import outputs_for
 from strategies.reading import read
 from strategies.specs import Plain, specs
@@ -216,7 +215,7 @@ def test_before_an_apply_file_systems_have_no_ids() -> None:
 
 # -- Ruby --------------------------------------------------------------------------------------------------
 
-ruby = pytest.mark.skipif(shutil.which("ruby") is None, reason="needs the package ruby")
+ruby = needs("ruby")
 
 POLICY = """
 require 'json'
@@ -275,35 +274,22 @@ end
 """Stands for the part of Chef::Handler that ours uses."""
 
 
-def written(folder: Path, files: Mapping[str, str]) -> None:
-    for path, text in files.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-
-
-def ran(*command: str) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
-    return done.stdout
-
-
 @ruby
 @pytest.mark.parametrize("scenario", scenarios())
 def test_ruby_finds_nothing_wrong(scenario: str, tmp_path: Path) -> None:
     files = {path: text for path, text in render(golden(scenario)).items() if path.endswith(".rb")}
     assert set(files) == {"Policyfile.rb", "client.rb", "handlers/run_report.rb"}
-    written(tmp_path, files)
+    write(tmp_path, files)
     for path in files:
-        assert ran("ruby", "-wc", str(tmp_path / path)) == "Syntax OK\n"
+        assert run("ruby", "-wc", str(tmp_path / path)) == "Syntax OK\n"
 
 
 @ruby
 def test_the_policyfile_says_what_roles_and_environment_say(tmp_path: Path) -> None:
     cluster = golden("research")
     files = render(cluster, outputs_for(cluster))
-    written(tmp_path, {**files, "policy.rb": POLICY})
-    told = json.loads(ran("ruby", str(tmp_path / "policy.rb"), str(tmp_path / "Policyfile.rb")))
+    write(tmp_path, {**files, "policy.rb": POLICY})
+    told = json.loads(run("ruby", str(tmp_path / "policy.rb"), str(tmp_path / "Policyfile.rb")))
     assert told["name"] == "research"
     assert told["default"] == environment(cluster)["default_attributes"]
     assert set(told["named"]) == set(objects(files, "roles"))
@@ -317,13 +303,13 @@ def test_the_policyfile_says_what_roles_and_environment_say(tmp_path: Path) -> N
 @pytest.mark.parametrize("case", ["fine", "why", "early"])
 def test_a_run_leaves_its_report(case: str, tmp_path: Path) -> None:
     repository = tmp_path / "chef"
-    written(repository, render(golden("minimal")))
-    written(tmp_path, {"lib/chef/handler.rb": CHEF, "run.rb": HANDLER})
+    write(repository, render(golden("minimal")))
+    write(tmp_path, {"lib/chef/handler.rb": CHEF, "run.rb": HANDLER})
     if case == "fine":
         (repository / "inputs").write_text("abc\n")
     given = tmp_path / "var" / "report.json"
     report = given.with_name("why-run.json") if case == "why" else given
-    ran("ruby", str(tmp_path / "run.rb"), str(tmp_path / "lib"), str(repository), str(given), case)
+    run("ruby", str(tmp_path / "run.rb"), str(tmp_path / "lib"), str(repository), str(given), case)
     assert [path.name for path in report.parent.iterdir()] == [report.name]
     assert report.stat().st_mode & 0o777 == 0o644
     early = case == "early"

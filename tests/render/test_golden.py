@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from golden_folders import (
     scenarios,
     selections,
 )
+from render.tools import run, write
 
 from infra.drive.engine import find_engine
 
@@ -55,18 +54,10 @@ def test_a_person_can_read_what_is_kept() -> None:
 @pytest.mark.parametrize("name", with_masters())
 def test_terraform_finds_every_root_valid_and_formatted(name: str, tmp_path: Path) -> None:
     files, _ = rendered(FOLDER / name)
-    for path in (path for path in files if path.startswith("terraform/")):
-        file = tmp_path / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(files[path], encoding="utf-8")
-    environment = {**os.environ, "CHECKPOINT_DISABLE": "1"}
+    write(tmp_path, {path: text for path, text in files.items() if path.startswith("terraform/")})
     for command in (
         ["init", "-input=false", "-backend=false", "-no-color"],
         ["validate", "-no-color"],
         ["fmt", "-check", "-recursive"],
     ):
-        ran = subprocess.run(
-            [*find_engine().argv, *command],
-            cwd=tmp_path / "terraform", env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        run(*find_engine().argv, *command, folder=tmp_path / "terraform")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from configparser import ConfigParser
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network
@@ -17,6 +16,7 @@ from golden_clusters import golden
 from golden_folders import assert_text, scenarios
 from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
+from render.tools import needs, run, write
 from strategies.outputs import outputs_for
 from strategies.reading import read
 from strategies.specs import Plain, specs
@@ -37,23 +37,6 @@ RULES = "etc/nftables/remote-access.nft"
 def changed(cluster: Cluster, **vpn: Any) -> Cluster:
     """The same with another remote access."""
     return replace(cluster, access=replace(cluster.access, vpn=replace(cluster.access.vpn, **vpn)))
-
-
-def needs(tool: str, package: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(tool) is None, reason=f"needs the package {package}")
-
-
-def written(folder: Path, files: Mapping[str, str]) -> None:
-    for path, text in files.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-
-
-def ran(*command: str) -> str:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}"
-    return done.stdout
 
 
 # -- Servers ----------------------------------------------------------------------------------------------
@@ -101,13 +84,13 @@ def test_names_with_more_records_than_an_address_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("scenario", scenarios())
-@needs("dnsmasq", "dnsmasq-base")
+@needs("dnsmasq-base", "dnsmasq")
 def test_dnsmasq_finds_nothing_wrong(scenario: str, tmp_path: Path) -> None:
     cluster = golden(scenario)
     for outputs in (NO_OUTPUTS, outputs_for(cluster)):
-        written(tmp_path, {**render(cluster, outputs), **strongswan.render(cluster, outputs)})
+        write(tmp_path, {**render(cluster, outputs), **strongswan.render(cluster, outputs)})
         for path in tmp_path.glob("*/etc/*/dnsmasq.conf"):
-            ran("dnsmasq", "--test", f"--conf-file={path}")
+            run("dnsmasq", "--test", f"--conf-file={path}")
 
 
 NAMESPACE = ("unshare", "--map-root-user", "--net")
@@ -119,28 +102,28 @@ def namespace() -> None:
         pytest.skip("this kernel lets us make no network namespace")
 
 
-@needs("nft", "nftables")
+@needs("nftables", "nft")
 @pytest.mark.usefixtures("namespace")
 @pytest.mark.parametrize("scenario", scenarios())
 def test_nftables_takes_the_rules(scenario: str, tmp_path: Path) -> None:
     cluster = golden(scenario)
     for full in (False, True):
         for outputs in (NO_OUTPUTS, outputs_for(cluster)):
-            written(tmp_path, render(changed(cluster, full_tunnel=full), outputs))
+            write(tmp_path, render(changed(cluster, full_tunnel=full), outputs))
             for path in tmp_path.glob(f"*/{RULES}"):
-                ran(*NAMESPACE, "nft", "-f", str(path))
+                run(*NAMESPACE, "nft", "-f", str(path))
 
 
-@needs("nft", "nftables")
+@needs("nftables", "nft")
 @pytest.mark.usefixtures("namespace")
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(specs())
 def test_nftables_takes_the_rules_of_any_spec(tmp_path_factory: pytest.TempPathFactory, spec: Plain) -> None:
     cluster, _ = resolve(read(spec).spec, Lock(), "lab")
     folder = tmp_path_factory.mktemp("rules")
-    written(folder, render(cluster, outputs_for(cluster)))
+    write(folder, render(cluster, outputs_for(cluster)))
     for path in folder.glob(f"*/{RULES}"):
-        ran(*NAMESPACE, "nft", "-f", str(path))
+        run(*NAMESPACE, "nft", "-f", str(path))
 
 
 # -- WireGuard -------------------------------------------------------------------------------------------
@@ -169,9 +152,9 @@ def test_programs_are_where_whoever_ships_the_tree_makes_them_programs() -> None
     assert all(path.startswith(("usr/local/sbin/", "usr/local/lib/causeway/")) for path in programs)
 
 
-@needs("systemd-analyze", "systemd")
-@needs("openvpn", "openvpn")
-@needs("dnsmasq", "dnsmasq-base")
+@needs("systemd", "systemd-analyze")
+@needs("openvpn")
+@needs("dnsmasq-base", "dnsmasq")
 def test_systemd_finds_nothing_wrong_with_units() -> None:
     said = subprocess.run(
         [

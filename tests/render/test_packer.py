@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from golden_clusters import golden
 from golden_folders import scenarios
+from render.tools import write
 
-from infra.files import Files
 from infra.render.packer import render
 
 ROOT = Path(__file__).parents[2]
@@ -44,12 +44,6 @@ def validate(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
         [packer, "validate", f"-var-file={folder / 'image.pkrvars.json'}", *options, target],
         cwd=ROOT, capture_output=True, text=True, env=quiet(), check=False,
     )  # fmt: skip
-
-
-def write(folder: Path, files: Files) -> None:
-    for path, text in files.items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text(text)
 
 
 @pytest.mark.parametrize("scenario", scenarios())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from golden_clusters import golden
+from render.tools import needs, run, write
 from strategies.outputs import outputs_for
 
 from infra.drive.vpn.keys import KEYS_FILE, keys
@@ -45,18 +46,6 @@ swanctl --list-conns
 """
 
 
-def needs(package: str, *commands: str) -> pytest.MarkDecorator:
-    found = all(shutil.which(command) for command in commands)
-    return pytest.mark.skipif(not found, reason=f"needs the package {package}")
-
-
-def run(*command: str, given: str | None = None) -> str:
-    """What a tool says. Fails with it."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def own_spaces() -> None:
     if shutil.which("unshare") is None or subprocess.run([*OWN_SPACES, "true"], check=False).returncode:
@@ -68,10 +57,7 @@ def trees(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
     """The machine trees of a golden spec, with keys."""
     cluster = golden(request.param)
     outputs = outputs_for(cluster)
-    for path, text in strongswan.render(cluster, outputs).items():
-        file = tmp_path / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+    write(tmp_path, strongswan.render(cluster, outputs))
     for gateway in cluster.gateways:
         kept = {tunnel.secret: "only.for_this_test" for tunnel in gateway.tunnels}
         (tmp_path / gateway.site / KEYS_FILE).write_text(keys(gateway, outputs, kept))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import jinja2
 import pytest
 from jinja2 import nodes
+from render.tools import needs, run
 
 from infra.errors import RenderError
 from infra.render.templating import ESCAPED, TEMPLATES, _environment, fill
@@ -52,15 +52,13 @@ def test_a_template_decides_nothing(path: Path) -> None:
     assert list(logic(path.read_text(encoding="utf-8"))) == []
 
 
-@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs the package shellcheck")
+@needs("shellcheck")
 def test_shell_scripts_are_sound() -> None:
     files = (path for folder in (TEMPLATES, TEMPLATES.parent / "packer") for path in folder.rglob("*"))
     scripts = [path for path in files if path.is_file() and path.read_bytes().startswith(b"#!/bin/sh\n")]
     assert len(scripts) > 10
     # make-homes means what these two warn of.
-    command: list[str | Path] = ["shellcheck", "--exclude=SC2015,SC2174", *scripts]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    run("shellcheck", "--exclude=SC2015,SC2174", *scripts)
 
 
 def test_modules_are_plain_hcl() -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import unicodedata
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from golden_folders import GOLDEN, SPEC
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from render.tools import write
 from strategies.reading import read
 from strategies.specs import Plain, specs
 
@@ -69,13 +69,6 @@ def console(folder: Path, *expressions: str) -> list[Any]:
     out = terraform(folder, "console", given=f"base64encode(jsonencode([{', '.join(expressions)}]))\n")
     found: list[Any] = json.loads(base64.b64decode(out.strip().strip('"')))
     return found
-
-
-def write(folder: Path, files: Mapping[str, str]) -> None:
-    for path, text in files.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
 
 
 def test_what_was_written_is_in_the_values(values: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ are, and ``discovery.py`` answers with those that are rendered, and nothing else
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain
@@ -26,6 +25,7 @@ from jsonschema.exceptions import best_match
 from kube_tools import kubectl
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
+from render.tools import run, write
 from strategies.outputs import outputs_for
 
 from infra.load import load
@@ -116,7 +116,7 @@ def test_each_object_stands_once_and_says_whose_it_is(scenario: str) -> None:
 @pytest.mark.parametrize("scenario", with_masters())
 def test_kustomize_builds_every_object_that_was_rendered(scenario: str, tmp_path: Path) -> None:
     files = rendered(scenario, "1.36")
-    written(files, tmp_path)
+    write(tmp_path, files)
     built = [
         each["metadata"]["name"]
         for folder in folders(tmp_path)
@@ -129,7 +129,7 @@ def test_kustomize_builds_every_object_that_was_rendered(scenario: str, tmp_path
 @pytest.mark.parametrize("minor", MINORS)
 def test_kubectl_would_apply_it(minor: str, tmp_path: Path) -> None:
     files = rendered("research", minor)
-    written(files, tmp_path)
+    write(tmp_path, files)
     kinds = chain.from_iterable(((each["apiVersion"], each["kind"]),) for _, each in objects(files))
     with Discovery(minor, set(kinds)) as server:
         for folder in folders(tmp_path):
@@ -144,16 +144,3 @@ def test_kubectl_would_apply_it(minor: str, tmp_path: Path) -> None:
 def folders(built: Path) -> list[Path]:
     """What is applied: before the charts, and after them."""
     return [folder for folder in (built, built / "after") if (folder / "kustomization.yaml").exists()]
-
-
-def written(files: dict[str, str], folder: Path) -> None:
-    for path, text in files.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-
-
-def run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout

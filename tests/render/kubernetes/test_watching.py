@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from golden_clusters import golden
 from msgspec.structs import replace
+from render.tools import needs, run
 
 from infra.render.kubernetes import watching
 from infra.render.templating import TEMPLATES
@@ -23,32 +23,21 @@ BOARDS = sorted((TEMPLATES / "kubernetes" / "static" / "dashboards").glob("*.jso
 HERE = Path(__file__).parent
 
 
-@pytest.fixture
-def promtool() -> str:
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("no promtool: Debian and Ubuntu have it in the package prometheus")
-    return found
-
-
-def run(*command: str | Path) -> None:
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-def test_prometheus_reads_what_is_rendered(promtool: str, tmp_path: Path) -> None:
+@needs("prometheus", "promtool")
+def test_prometheus_reads_what_is_rendered(tmp_path: Path) -> None:
     for each in watching.objects(golden("research"))["rules.yaml"]:
         file = tmp_path / f"{each['metadata']['name']}.yaml"
         file.write_text(yaml.safe_dump(each["spec"]))
-        run(promtool, "check", "rules", file)
+        run("promtool", "check", "rules", file)
 
 
-def test_alerts_go_off_when_they_should(promtool: str, tmp_path: Path) -> None:
+@needs("prometheus", "promtool")
+def test_alerts_go_off_when_they_should(tmp_path: Path) -> None:
     """promtool's own unit tests of rules, over made-up figures."""
     for file in ALERTS:
         shutil.copy(file, tmp_path)
     shutil.copy(HERE / "alerts.test.yaml", tmp_path)
-    run(promtool, "test", "rules", tmp_path / "alerts.test.yaml")
+    run("promtool", "test", "rules", tmp_path / "alerts.test.yaml")
 
 
 def panels(board: Any) -> Iterator[Any]:
@@ -80,7 +69,8 @@ def test_a_dashboard_is_whole(file: Path) -> None:
             assert set(re.findall(r"\$(\w+)", target["expr"])) <= known
 
 
-def test_prometheus_reads_every_expression_of_the_dashboards(promtool: str, tmp_path: Path) -> None:
+@needs("prometheus", "promtool")
+def test_prometheus_reads_every_expression_of_the_dashboards(tmp_path: Path) -> None:
     """As rules, with variables filled in: the promtool of a release has no other way to parse one."""
     rules = [
         {
@@ -96,7 +86,7 @@ def test_prometheus_reads_every_expression_of_the_dashboards(promtool: str, tmp_
     assert len(rules) > 50
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    run(promtool, "check", "rules", file)
+    run("promtool", "check", "rules", file)
 
 
 def _filled(expression: str) -> str:
