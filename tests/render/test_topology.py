@@ -39,22 +39,22 @@ def laid_out(cluster: Cluster, changes: dict[str, str] | None = None) -> Picture
 
 def expected(cluster: Cluster) -> set[str]:
     """Every element of a cluster that is small enough to be drawn in full."""
-    found = {region.name for region in cluster.regions} | {site.name for site in cluster.sites}
-    found |= {f"{group.region}/{group.pool}" for pool in cluster.pools for group in pool.groups}
-    found |= {f"{region.name}/subnets/{each.name}" for region in cluster.regions for each in region.subnets}
-    found |= {f"{site.name}/nodes/{node.name}" for site in cluster.sites for node in site.nodes}
-    found |= {f"link/{link.name}" for link in cluster.network.links}
-    found |= {f"link/{tunnel.link}" for gateway in cluster.gateways for tunnel in gateway.tunnels}
-    found |= {f"peering/{peering.name}" for peering in cluster.network.peerings}
+    ids = {region.name for region in cluster.regions} | {site.name for site in cluster.sites}
+    ids |= {f"{group.region}/{group.pool}" for pool in cluster.pools for group in pool.groups}
+    ids |= {f"{region.name}/subnets/{each.name}" for region in cluster.regions for each in region.subnets}
+    ids |= {f"{site.name}/nodes/{node.name}" for site in cluster.sites for node in site.nodes}
+    ids |= {f"link/{link.name}" for link in cluster.network.links}
+    ids |= {f"link/{tunnel.link}" for gateway in cluster.gateways for tunnel in gateway.tunnels}
+    ids |= {f"peering/{peering.name}" for peering in cluster.network.peerings}
     machines = [*cluster.ssh_nodes, *cluster.access_gateways]
     machines += cluster.control_plane.masters if cluster.control_plane else ()
-    found |= {f"{machine.region}/machines/{machine.hostname}" for machine in machines}
-    found |= {f"{each.region}/efs/{each.name}" for each in cluster.storage.efs}
-    found |= {f"{each.region}/s3/{each.name}" for each in cluster.storage.s3}
-    found |= {f"{each.site}/nfs/{each.name}" for each in cluster.storage.nfs}
-    found |= {f"access/clients/{server.site}" for server in cluster.access.vpn.servers}
-    found |= {f"access/groups/{group.name}" for group in cluster.access.vpn.groups}
-    return found | {"supernet", "kubernetes/pods", "kubernetes/services", "access/clients"}
+    ids |= {f"{machine.region}/machines/{machine.hostname}" for machine in machines}
+    ids |= {f"{each.region}/efs/{each.name}" for each in cluster.storage.efs}
+    ids |= {f"{each.region}/s3/{each.name}" for each in cluster.storage.s3}
+    ids |= {f"{each.site}/nfs/{each.name}" for each in cluster.storage.nfs}
+    ids |= {f"access/clients/{server.site}" for server in cluster.access.vpn.servers}
+    ids |= {f"access/groups/{group.name}" for group in cluster.access.vpn.groups}
+    return ids | {"supernet", "kubernetes/pods", "kubernetes/services", "access/clients"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

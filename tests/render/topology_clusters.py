@@ -45,7 +45,7 @@ def made_up(folder: Path, regions: int, sites: int, more: str = "", *, spare: bo
     With ``spare`` each site has a second public address.
     """
     commercial = [
-        name for name in catalogue.names() if (found := catalogue.find(name)) and found.partition == "aws"
+        name for name in catalogue.names() if (region := catalogue.find(name)) and region.partition == "aws"
     ]
     names = sorted(commercial, key=lambda name: (name != "eu-west-1", name))[:regions]
     assert len(names) == regions

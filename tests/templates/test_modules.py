@@ -126,8 +126,8 @@ def environment() -> Iterator[dict[str, str]]:
         endpoint = f"http://{host}:{port}"
         route53 = boto3.client("route53", region_name="us-west-2", endpoint_url=endpoint, **keys)
         zone = route53.create_hosted_zone(Name="adopted.example", CallerReference="a")["HostedZone"]["Id"]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_VAR_"))}
-        yield kept | {
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_VAR_"))}
+        yield own | {
             **SILENT,
             **{name.upper(): value for name, value in keys.items()},
             "AWS_ENDPOINT_URL": endpoint,
@@ -274,9 +274,9 @@ def test_everything_is_tagged(planned: Planned) -> None:
 
 def test_metadata_needs_a_token_and_disks_are_encrypted_everywhere(planned: Planned) -> None:
     machines = ("aws_launch_template", "aws_launch_configuration", "aws_instance")
-    found = [values for _, address, values in planned.each() if address.split(".")[0] in machines]
-    assert len(found) > 15
-    for values in found:
+    launched = [values for _, address, values in planned.each() if address.split(".")[0] in machines]
+    assert len(launched) > 15
+    for values in launched:
         (options,) = values["metadata_options"]
         assert (options["http_tokens"], options["http_put_response_hop_limit"]) == ("required", 1)
         disks = [mapping["ebs"][0] for mapping in values.get("block_device_mappings") or []]

@@ -41,8 +41,8 @@ class RefusedError(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{code} {message}")
         self.code = code
-        found = re.search(r"ValidatingAdmissionPolicy '([^']+)'", message)
-        self.policy = found[1] if found else ""
+        named = re.search(r"ValidatingAdmissionPolicy '([^']+)'", message)
+        self.policy = named[1] if named else ""
         """The name of the admission policy that refused; empty where none did."""
 
 
@@ -103,10 +103,10 @@ class Api:
         """The node that the scheduler chose; None once it says that there is none."""
 
         def look() -> str | None:
-            found = self.call("GET", f"{collection(each)}/{each['metadata']['name']}")
-            if node := found["spec"].get("nodeName"):
+            pod = self.call("GET", f"{collection(each)}/{each['metadata']['name']}")
+            if node := pod["spec"].get("nodeName"):
                 return str(node)
-            conditions = {one["type"]: one for one in found.get("status", {}).get("conditions", [])}
+            conditions = {it["type"]: it for it in pod.get("status", {}).get("conditions", [])}
             scheduled = conditions.get("PodScheduled", {})
             return "" if scheduled.get("reason") == "Unschedulable" else None
 
@@ -124,9 +124,14 @@ def collection(each: dict[str, Any]) -> str:
 
 
 def until(look: Callable[[], str | None]) -> str:
-    """What ``look`` finds, as soon as it is something."""
-    found: str = waiting.until(look, lambda text: text is not None, seconds=_PATIENCE)
-    return found
+    """What ``look`` returns, as soon as it is not None; fails if that takes too long."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        answer = look()
+        if answer is not None:
+            return answer
+        time.sleep(0.1)
+    raise AssertionError("nothing came of it")
 
 
 def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> RefusedError | None:
@@ -154,15 +159,15 @@ def world(cluster: Cluster, folder: Path) -> Iterator[World]:
     """With everything applied; skips where there is no API server."""
     keys = cluster_keys(folder)
     with running(folder, keys) as server:
-        found = World(server, keys, folder)
+        here = World(server, keys, folder)
         for module in (namespaces, scheduling, access):
-            for some in module.objects(cluster, NO_OUTPUTS).values():
-                for each in some:
-                    until(partial(applied, found.admin, each))
+            for documents in module.objects(cluster, NO_OUTPUTS).values():
+                for each in documents:
+                    until(partial(applied, here.admin, each))
                     if each["kind"] == "ResourceQuota":
-                        _counted(found.admin, each)
-        in_force(found)
-        yield found
+                        _counted(here.admin, each)
+        in_force(here)
+        yield here
 
 
 def in_force(here: World) -> None:
@@ -286,5 +291,5 @@ def job(of: dict[str, Any]) -> dict[str, Any]:
 
 def inside(each: dict[str, Any]) -> dict[str, Any]:
     """The pod's specification, of a pod or a job."""
-    found: dict[str, Any] = each["spec"] if each["kind"] == "Pod" else each["spec"]["template"]["spec"]
-    return found
+    spec: dict[str, Any] = each["spec"] if each["kind"] == "Pod" else each["spec"]["template"]["spec"]
+    return spec

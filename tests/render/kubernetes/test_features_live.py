@@ -29,18 +29,18 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     cluster = golden("research")
     container = {"name": "agent", "image": "example.org/agent"}
     spec = {"serviceAccountName": AGENT, "nodeName": HERE, "containers": [container]}
-    with world(cluster, tmp_path_factory.mktemp("features")) as found:
-        found.admin.apply(of("v1", "Namespace", NAMESPACE))
+    with world(cluster, tmp_path_factory.mktemp("features")) as here:
+        here.admin.apply(of("v1", "Namespace", NAMESPACE))
         values = charts.values(cluster)[NAMESPACE]
         for each in templated(NAMESPACE, values, f"--namespace={NAMESPACE}", "--no-hooks"):
             if each["kind"] in ("CustomResourceDefinition", "ServiceAccount", "Role", "RoleBinding"):
-                found.admin.apply(each)
+                here.admin.apply(each)
         for name in (HERE, THERE):
-            found.admin.apply(of("v1", "Node", name))
-        found.admin.apply(of("v1", "Pod", "agent", namespace=NAMESPACE, spec=spec))
+            here.admin.apply(of("v1", "Node", name))
+        here.admin.apply(of("v1", "Pod", "agent", namespace=NAMESPACE, spec=spec))
         for each in features.objects(cluster)["policy.yaml"]:
-            found.admin.apply(each)
-        yield found
+            here.admin.apply(each)
+        yield here
 
 
 def token(here: World, *, bound: bool) -> str:

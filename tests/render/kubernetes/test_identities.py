@@ -42,17 +42,17 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="module")
 def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(cluster, tmp_path_factory.mktemp("identities")) as found:
+    with world(cluster, tmp_path_factory.mktemp("identities")) as here:
         for each in (*templated("jobset"), *templated("kueue")):
             if each["kind"] == "CustomResourceDefinition":
                 # Nobody is there to convert, nor anything to be converted.
-                found.admin.apply({**each, "spec": {**each["spec"], "conversion": {"strategy": "None"}}})
+                here.admin.apply({**each, "spec": {**each["spec"], "conversion": {"strategy": "None"}}})
         for documents in (identities.objects(cluster), guards.objects(cluster)):
             for some in documents.values():
                 for each in some:
-                    found.admin.apply(each)
-        until(lambda: "" if _in_force(found) else None)
-        yield found
+                    here.admin.apply(each)
+        until(lambda: "" if _in_force(here) else None)
+        yield here
 
 
 def _in_force(here: World) -> bool:

@@ -56,8 +56,8 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="module")
 def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(cluster, tmp_path_factory.mktemp("policies")) as found:
-        yield found
+    with world(cluster, tmp_path_factory.mktemp("policies")) as here:
+        yield here
 
 
 def required(each: dict[str, Any]) -> list[dict[str, Any]]:

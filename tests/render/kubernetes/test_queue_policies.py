@@ -24,15 +24,15 @@ SMALL = ["gpu-g5", "gpu-p3"]
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("queue-policies")
-    with world(golden("research"), folder) as found:
+    with world(golden("research"), folder) as here:
         for each in templated("jobset"):
             if each["kind"] == "CustomResourceDefinition":
-                found.admin.apply(each)
+                here.admin.apply(each)
         for each in queue_policies.policies(golden("research")):
-            found.admin.apply(each)
+            here.admin.apply(each)
         for form in (lambda each: each, job, job_set):
-            until(partial(written, found, form))
-        yield found
+            until(partial(written, here, form))
+        yield here
 
 
 def job_set(*parts: dict[str, Any]) -> dict[str, Any]:
