@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import waiting
 from drive.kubernetes.apiserver import NAME, Server, running
 from kube_tools import find
 from stores import cluster_keys
