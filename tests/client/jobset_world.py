@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import boto3
+import embedded_aws
 import yaml
 from autoscaler.kube.clusters import Cluster
 from autoscaler.kube.queueing import WEBHOOKS, applied, apply, here, kueue
@@ -84,7 +84,7 @@ class World:
         return _images(self.aws)["code"]
 
     def s3(self) -> Any:
-        return _client(self.aws, "s3")
+        return embedded_aws.client(self.aws, "s3")
 
     @property
     def bucket(self) -> str:
@@ -110,13 +110,6 @@ def person(
         return Finished(done.returncode, done.stdout, done.stderr)
 
     return run
-
-
-def _client(server: Server, service: str) -> Any:
-    return boto3.client(
-        service, region_name="us-west-2", endpoint_url=server.address,
-        aws_access_key_id="x", aws_secret_access_key="x",
-    )  # fmt: skip
 
 
 @contextmanager
@@ -152,7 +145,7 @@ def worlds(
             stack.enter_context(kueue(cluster, spec, folder))
         _apply_all(cluster, spec, roles)
         assert spec.web_identity is not None
-        issuers.publish(DrivenApi(way), _client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
+        issuers.publish(DrivenApi(way), embedded_aws.client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
         kubeconfigs = {}
         for login in ("ada", "alan"):
             pair = certificates.client(keys.ca, login, (), datetime.now(UTC), timedelta(hours=6))
@@ -243,7 +236,7 @@ def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
     the module itself. Namespace → its role's ARN."""
     assert spec.web_identity is not None
     assert spec.storage.work is not None
-    s3, iam, identity = _client(aws, "s3"), _client(aws, "iam"), spec.web_identity
+    s3, iam, identity = embedded_aws.client(aws, "s3"), embedded_aws.client(aws, "iam"), spec.web_identity
     url = str(identity.issuers[0].url)
     place = {"CreateBucketConfiguration": {"LocationConstraint": "us-west-2"}}
     for bucket in (identity.bucket, spec.storage.work.bucket):

@@ -14,11 +14,11 @@ from typing import Any
 import botocore.session
 import pytest
 from client.pods import wait
+from embedded_aws import embedded
 
 from causeway.checkpoints import Policy
 from causeway.restoring import restore
 from causeway.storage import Bucket, MissingError
-from infra.drive import localaws
 
 _POLICY = Policy(("worker-0",))
 _RUN = "runs/user-ada/train-1"
@@ -28,11 +28,8 @@ _SIZE = 256 << 10
 
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = localaws.start(tmp_path_factory.mktemp("aws"), "research")
-    try:
+    with embedded(tmp_path_factory.mktemp("aws")) as server:
         yield server.address
-    finally:
-        localaws.stop(server.folder)
 
 
 @pytest.fixture(scope="module")

@@ -24,10 +24,10 @@ from client.pods import wait
 from client.process import Causeway, Finished
 from client.process import program as write_program
 from client.tracking_pod import pod
+from embedded_aws import bucket, embedded
 from ports import reserved
 
 from causeway.tracking.forwarding import Forwarded
-from infra.drive import localaws
 
 pytestmark = needs_mlflow
 
@@ -40,13 +40,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mlflow]:
 
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    started = localaws.start(tmp_path_factory.mktemp("aws"), "research")
-    try:
-        s3 = store(started.address)
-        s3.create_bucket(Bucket="work", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-        yield started.address
-    finally:
-        localaws.stop(started.folder)
+    with embedded(tmp_path_factory.mktemp("aws")) as server:
+        bucket(server, "work")
+        yield server.address
 
 
 def store(address: str) -> Any:

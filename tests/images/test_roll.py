@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from embedded_aws import embedded
 
 from infra.drive import localaws, roll
 from infra.drive.aws import Aws
@@ -21,11 +22,8 @@ OLD, NEW = "ami-00000000000000001", "ami-00000000000000002"
 
 @pytest.fixture
 def aws(tmp_path: Path) -> Iterator[Aws]:
-    server = localaws.start(tmp_path / "aws", "roll")
-    try:
+    with embedded(tmp_path / "aws") as server:
         yield Aws({**os.environ, **localaws.environment(server, WEST)})
-    finally:
-        localaws.stop(tmp_path / "aws")
 
 
 def pool(aws: Aws, region: str, size: int = 4, name: str = "tiny-gpu") -> Group:
