@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from web import Handler, serving
 
 _CLUSTERED = frozenset(
     {
@@ -28,44 +28,20 @@ _CLUSTERED = frozenset(
 """Kinds without a namespace."""
 
 
-class Discovery:
-    """A server on the loopback interface for as long as it is open."""
+@contextmanager
+def discovery(minor: str, kinds: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The address of a server on the loopback interface. ``kinds``: apiVersion and kind of each."""
+    answers = _answers(minor, kinds)
 
-    def __init__(self, minor: str, kinds: Iterable[tuple[str, str]]) -> None:
-        """``kinds``: apiVersion and kind of each."""
-        answers = _answers(minor, kinds)
+    class Api(Handler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            answer = answers.get(path)
+            body = json.dumps(_missing(path) if answer is None else answer).encode()
+            self.answer(404 if answer is None else 200, body, Content_Type="application/json")
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
-                found = answers.get(path)
-                body = json.dumps(found if found is not None else _missing(path)).encode()
-                self.send_response(200 if found is not None else 404)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    with serving(Api) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def _answers(minor: str, kinds: Iterable[tuple[str, str]]) -> dict[str, Any]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from web import Handler, serving
 
 from causeway import fetch
 
@@ -17,22 +16,18 @@ def test_what_answers_and_is_no_store_is_told_and_tried_again(
 ) -> None:
     """A proxy that refuses, say. Code 1: the run starts again, as another time the store may answer."""
 
-    class Refuses(BaseHTTPRequestHandler):
+    class Refuses(Handler):
         def do_GET(self) -> None:
-            self.send_response(403)
-            self.end_headers()
-            self.wfile.write(b"not for you")
+            self.answer(403, b"not for you")
 
         do_POST = do_GET
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refuses)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     said = tmp_path / "said"
     (tmp_path / "token").write_text("x")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_DEFAULT_REGION": "us-west-2",
+        "AWS_DEFAULT_REGION": "us-west-2",
         "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/work", "CAUSEWAY_STATUS": str(said),
         "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
     }.items():  # fmt: skip
@@ -43,7 +38,8 @@ def test_what_answers_and_is_no_store_is_told_and_tried_again(
         "CAUSEWAY_KEPT": "s3://work/runs/user-ada/x-1",
         "CAUSEWAY_ROLE": "worker",
     }
-    try:
+    with serving(Refuses) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
         assert fetch.main(tmp_path / "causeway", archive) == 1
     finally:
         server.shutdown()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from web import Handler, serving
 
 from causeway.cluster.connection import Cluster, RefusedError
 from causeway.errors import UnreachableError
@@ -33,7 +32,7 @@ class Server:
     ada: Pair
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     def do_GET(self) -> None:
         assert isinstance(self.connection, ssl.SSLSocket)
         found: Any = self.connection.getpeercert() or {}
@@ -47,13 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = json.dumps({"message": "no"} if code == 403 else body).encode()
         if self.path.startswith("/page"):
             data = b"<html>Welcome! Your room number, please.</html>\n"
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.answer(code, data)
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +59,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate)
     context.load_cert_chain(both)
     context.verify_mode = ssl.CERT_OPTIONAL
-    http = HTTPServer(("127.0.0.1", 0), _Handler)
-    http.socket = context.wrap_socket(http.socket, server_side=True)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    yield Server(
-        f"https://127.0.0.1:{http.server_port}",
-        authority,
-        certificates.client(authority, "ada", (), now, life),
-    )
-    http.shutdown()
-    http.server_close()
+    with serving(_Handler, context) as port:
+        ada = certificates.client(authority, "ada", (), now, life)
+        yield Server(f"https://127.0.0.1:{port}", authority, ada)
 
 
 def written(folder: Path, server: Server, user: Any, *, cluster: Any = None) -> Path:

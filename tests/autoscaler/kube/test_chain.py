@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -195,16 +194,14 @@ class Chain:
 
     def until(self, true: Callable[[], Any], what: str, seconds: float = 300.0) -> None:
         """Waits; tells what Kueue and the autoscaler said where it never comes to be."""
-        ends = time.monotonic() + seconds
-        while not true():
-            if time.monotonic() > ends:
-                tail = "\n".join(self.log.read_text().splitlines()[-20:])
-                said = [
-                    (each["metadata"]["name"], each.get("status"))
-                    for each in (self.cluster.get(WORKLOADS) or {"items": []})["items"]
-                ]
-                raise AssertionError(f"{what} never comes to be: {said}\n{tail}")
-            time.sleep(0.1)
+
+        def explain() -> str:
+            tail = "\n".join(self.log.read_text().splitlines()[-20:])
+            workloads = (self.cluster.get(WORKLOADS) or {"items": []})["items"]
+            states = [(each["metadata"]["name"], each.get("status")) for each in workloads]
+            return f"{what}: {states}\n{tail}"
+
+        until(true, seconds=seconds, explain=explain)
 
 
 def first_job() -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from queue import Queue
-from threading import Thread
 from typing import Any
 
 import pytest
 from autoscaler import make
+from web import Handler, serving
 
 from infra.autoscaler.decision import Decision, Notice
 from infra.autoscaler.loop import Cycle
@@ -32,39 +31,27 @@ class Place:
     def __init__(self) -> None:
         self.heard: Queue[tuple[str, dict[str, str], Any]] = Queue()
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
+        self.url = ""
+
+    def handler(self) -> type[Handler]:
         place = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Answers(Handler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 place.heard.put((self.path, dict(self.headers), body))
                 code, headers, data = place.answers.pop(0) if place.answers else (200, {}, b'{"ok": true}')
-                self.send_response(code)
-                for name, text in headers.items():
-                    self.send_header(name, text)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.answer(code, data, **headers)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its parent's
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self._thread = Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self._thread.join()
+        return Answers
 
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    made = Place()
-    yield made
-    made.close()
+    place = Place()
+    with serving(place.handler()) as port:
+        place.url = f"http://127.0.0.1:{port}"
+        yield place
 
 
 Make = Callable[..., notices.Notifier]

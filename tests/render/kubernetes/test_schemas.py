@@ -17,7 +17,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from discovery import Discovery
+from discovery import discovery
 from golden_clusters import with_masters
 from golden_folders import GOLDEN, LOCK, SPEC
 from jsonschema import Draft202012Validator
@@ -131,11 +131,11 @@ def test_kubectl_would_apply_it(minor: str, tmp_path: Path) -> None:
     files = rendered("research", minor)
     write(tmp_path, files)
     kinds = chain.from_iterable(((each["apiVersion"], each["kind"]),) for _, each in objects(files))
-    with Discovery(minor, set(kinds)) as server:
+    with discovery(minor, set(kinds)) as address:
         for folder in folders(tmp_path):
             told = run(
                 kubectl(),
-                *("--server", server.address, "--cache-dir", str(tmp_path / "cache")),
+                *("--server", address, "--cache-dir", str(tmp_path / "cache")),
                 *("apply", "--dry-run=client", "--validate=false", "-k", str(folder)),
             )
             assert told.count("(dry run)") > 10
