@@ -201,7 +201,8 @@ def test_a_master(site: Site, based: Path, attributes: Mapping[str, Any]) -> Non
     site.up("master-1", based)
     site.put("master-1", "/etc/causeway/secrets/kubernetes-encryption.yaml", ENCRYPTION)
     twice(site, "master-1", attributes)
-    assert site.run("master-1", "systemctl is-active kubelet containerd").split() == ["active", "active"]
+    units = "kubelet containerd"
+    assert site.run("master-1", f"systemctl is-active {units}").split() == ["active"] * 2
 
 
 def twice(site: Site, name: str, attributes: Mapping[str, Any], run_list: str = "") -> None:
