@@ -14,7 +14,6 @@ from drive import http_server
 from drive.http_server import Answer
 from drive.kubernetes.apiserver import NAME, running
 from stores import local_store
-from web import pages
 
 from infra.commands.cluster.tracking import bring_access
 from infra.drive.database_authorities import bundle_of, fetch

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from embedded_aws import client
 from ports import reserved
 from render.kubernetes.tracking_world import postgres
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from embedded_aws import client, embedded
 
 from infra.drive import database_protection, localaws
 from infra.drive.aws import Aws

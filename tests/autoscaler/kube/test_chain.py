@@ -27,6 +27,7 @@ from autoscaler.kube.kubelets import SECONDS, Kubelets
 from autoscaler.kube.plane import planes
 from autoscaler.kube.queueing import kueue
 from localaws import faults
+from waiting import until
 
 from infra.autoscaler import config as configuration
 from infra.autoscaler.config import Config
