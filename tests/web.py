@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -42,13 +43,25 @@ def serving(
             thread.join()
 
 
+class Answer(NamedTuple):
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    """Their names with ``_`` for each ``-``."""
+
+
+Page = Callable[[str, Mapping[str, str]], Answer]
+"""What a GET of a path, with its query, and with these headers is answered."""
+
+
 @contextmanager
-def pages(page: Callable[[str], tuple[int, bytes]], context: ssl.SSLContext | None = None) -> Iterator[int]:
-    """The port of a server that answers GET with status and body, as ``page`` has them for a path."""
+def pages(page: Page, context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """The port of a server that answers each GET."""
 
     class Pages(Handler):
         def do_GET(self) -> None:
-            self.answer(*page(self.path))
+            status, body, headers = page(self.path, self.headers)  # type: ignore[arg-type]
+            self.answer(status, body, **headers)
 
     with serving(Pages, context) as port:
         yield port

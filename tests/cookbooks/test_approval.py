@@ -38,7 +38,7 @@ from localaws.faults import FOREVER, throttling
 from render.kubernetes.policy_world import Api, RefusedError, collection
 from stores import cluster_keys
 from waiting import until
-from web import pages
+from web import Answer, pages
 
 from infra.drive import localaws
 from infra.drive.kubernetes import certificates
@@ -622,7 +622,7 @@ def test_the_api_server_talks_to_kubelets_that_the_cluster_has_signed(plane: Pla
         context.load_cert_chain(*files)
 
     shows(self_made.certificate, self_made.key)
-    with pages(lambda _: (200, b"line\n"), context) as port:
+    with pages(lambda *_: Answer(200, b"line\n"), context) as port:
         loopback = node("loopback")
         loopback["status"]["addresses"] = [{"type": "InternalIP", "address": "127.0.0.1"}]
         loopback["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}

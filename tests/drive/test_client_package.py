@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from drive.http_server import Answer, serving
+from web import Answer, pages
 
 from infra.drive.client import LICENSE_ID, package
 from infra.errors import DriveError
@@ -34,7 +34,7 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     site = Site()
-    with serving(site.page) as port:
+    with pages(site.page) as port:
         site.url = f"http://127.0.0.1:{port}"
         yield site
 

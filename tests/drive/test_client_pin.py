@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from drive.http_server import Answer, serving
+from web import Answer, pages
 
 from infra.catalogue.tables import FOLDER
 from infra.drive.client_pin import refresh
@@ -48,7 +48,7 @@ class Makers:
 @pytest.fixture
 def makers() -> Iterator[Makers]:
     makers = Makers()
-    with serving(makers.page) as port:
+    with pages(makers.page) as port:
         makers.url = f"http://127.0.0.1:{port}"
         yield makers
 

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from drive import http_server
-from drive.http_server import Answer
 from drive.kubernetes.apiserver import NAME, running
 from stores import local_store
+from web import Answer, pages
 
 from infra.commands.cluster.tracking import bring_access
 from infra.drive.database_authorities import bundle_of, fetch
@@ -35,7 +34,7 @@ def serving(text: str) -> Iterator[str]:
     def page(path: str, _: object) -> Answer:
         return Answer(200 if path == "/us-west-2/us-west-2-bundle.pem" else 404, text.encode())
 
-    with http_server.serving(page) as port:
+    with pages(page) as port:
         yield f"http://127.0.0.1:{port}/{{region}}/{{region}}-bundle.pem"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from drive.http_server import Answer, serving
+from web import Answer, pages
 
 from infra.drive import registries
 from infra.drive.registries import Manifest, RegistryError
@@ -50,7 +50,7 @@ class Registry:
         if not self.open and headers["Authorization"] != "Bearer anonymous":
             realm = f"http://{self.name}/token"
             wanted = f'Bearer realm="{realm}",service="test",scope="repository:a/b:pull"'
-            return Answer(401, b"", {"WWW-Authenticate": wanted})
+            return Answer(401, b"", {"WWW_Authenticate": wanted})
         repository, _, reference = where.path.removeprefix("/v2/").rpartition("/manifests/")
         body = self.manifests.get(f"{repository}:{reference}")
         return Answer(404) if body is None else Answer(200, body)
@@ -85,7 +85,7 @@ class Registry:
 @pytest.fixture
 def registry() -> Iterator[Registry]:
     registry = Registry()
-    with serving(registry.page) as registry.port:
+    with pages(registry.page) as registry.port:
         yield registry
 
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from drive import http_server
-from drive.http_server import Answer
+from web import Answer, pages
 
 from infra.drive.kubernetes import certificates
 
@@ -30,5 +29,5 @@ def serving(folder: Path, page: Callable[[str], tuple[int, bytes]]) -> Iterator[
     def answer(path: str, _: object) -> Answer:
         return Answer(*page(path.removeprefix("/")))
 
-    with http_server.serving(answer, context) as port:
+    with pages(answer, context) as port:
         yield f"https://localhost:{port}", trusted
