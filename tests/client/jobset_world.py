@@ -92,8 +92,8 @@ class World:
         return self.spec.storage.work.bucket
 
     def pod(self, namespace: str, name: str) -> Any:
-        found = self.admin.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
-        return next(each for each in found if each["metadata"]["name"].startswith(name))
+        pods = self.admin.call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return next(pod for pod in pods if pod["metadata"]["name"].startswith(name))
 
 
 def person(
@@ -124,8 +124,8 @@ def worlds(
     spec = replace(spec, autoscaler=replace(spec.autoscaler, image=None))
     keys = cluster_keys(folder)
     flags: dict[str, list[str]] = {}
-    for each in kubeadm.cluster_configuration(spec)["apiServer"]["extraArgs"]:
-        flags.setdefault(each["name"], []).append(each["value"])
+    for flag in kubeadm.cluster_configuration(spec)["apiServer"]["extraArgs"]:
+        flags.setdefault(flag["name"], []).append(flag["value"])
     more = [f"--{name}={flags[name][0]}" for name in ("service-account-jwks-uri", "api-audiences")]
     more += _kubelets_client(keys, folder)
     with (
@@ -145,14 +145,13 @@ def worlds(
             stack.enter_context(kueue(cluster, spec, folder))
         _apply_all(cluster, spec, roles)
         assert spec.web_identity is not None
-        issuers.publish(DrivenApi(way), embedded_aws.client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
-        kubeconfigs = {}
+        issuers.publish(DrivenApi(way), _client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
+        kubeconfigs, where = {}, Endpoint(NAME, server.address)
         for login in ("ada", "alan"):
             pair = certificates.client(keys.ca, login, (), datetime.now(UTC), timedelta(hours=6))
-            where = Endpoint(NAME, server.address)
-            found = kubeconfig.with_certificate(where, keys.ca.certificate, "research", login, pair)
+            config = kubeconfig.with_certificate(where, keys.ca.certificate, "research", login, pair)
             kubeconfigs[login] = folder / f"{login}.yaml"
-            kubeconfigs[login].write_text(yaml.safe_dump(found))
+            kubeconfigs[login].write_text(yaml.safe_dump(config))
         (folder / "pods").mkdir()
         images = _images(aws)
         images["conductor"] |= {
@@ -164,13 +163,13 @@ def worlds(
             images["board"] = {}  # It ends at once: its port is this machine's, where another board may be.
         stand_in = StandIn(admin, folder / "pods", images, schedules=not kubelet)
         pods = stack.enter_context(stand_in.running())
-        made = World(spec, admin, aws, pods, folder, kubeconfigs, way.kubeconfig)
+        world = World(spec, admin, aws, pods, folder, kubeconfigs, way.kubeconfig)
         if node is not None:
             stack.enter_context(scheduler(PolicyWorld(server, keys, folder), folder))
-            made.node = node()
+            world.node = node()
             port = server.address.rpartition(":")[2]
-            made.node.start(admin, keys.ca, port, _real_images(spec, aws), labels=_labels(spec))
-        yield made
+            world.node.start(admin, keys.ca, port, _real_images(spec, aws), labels=_labels(spec))
+        yield world
 
 
 @contextmanager
@@ -204,18 +203,17 @@ def _real_images(spec: Spec, aws: Server) -> dict[str, dict[str, str]]:
     of = _images(aws)
     # The embedded AWS answers to this machine's own names alone, so it is its own proxy.
     proxy = {"HTTP_PROXY": aws.address.replace("127.0.0.1", HOST), "NO_PROXY": ""}
-    client = {**of["code"], **proxy}
-    found = {str(spec.research.tools): client}
-    for image in spec.research.images:
-        found[image.image] = of["main"]
-    return found
+    environments = {image.image: of["main"] for image in spec.research.images}
+    return {str(spec.research.tools): {**of["code"], **proxy}, **environments}
 
 
 def _labels(spec: Spec) -> Mapping[str, str]:
     """A node's whom Kueue lets runs without GPUs on."""
-    flavours = (each for each in queueing.objects(spec)["flavours.yaml"] if each["kind"] == "ResourceFlavor")
-    found = next(each for each in flavours if "topologyName" not in each["spec"])
-    labels: Mapping[str, str] = found["spec"]["nodeLabels"]
+    labels: Mapping[str, str] = next(
+        flavour["spec"]["nodeLabels"]
+        for flavour in queueing.objects(spec)["flavours.yaml"]
+        if flavour["kind"] == "ResourceFlavor" and "topologyName" not in flavour["spec"]
+    )
     return labels
 
 
@@ -256,7 +254,7 @@ def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
         Url=url, ClientIDList=[research.AUDIENCE], ThumbprintList=[]
     )
     host = url.removeprefix("https://")
-    found = {}
+    roles = {}
     for namespace, name in spec.web_identity.roles.items():
         who = {f"{host}:sub": f"system:serviceaccount:{namespace}:work", f"{host}:aud": research.AUDIENCE}
         trust = {
@@ -266,8 +264,8 @@ def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
             "Condition": {"StringEquals": who},
         }
         document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-        found[namespace] = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"]
-    return found
+        roles[namespace] = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    return roles
 
 
 def _controllers(stack: ExitStack, folder: Path, admin: Path) -> None:

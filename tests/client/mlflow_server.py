@@ -81,32 +81,33 @@ class Mlflow:
         request.add_header("Content-Type", "application/json")
         if self._workspace and call != "workspaces":
             request.add_header("X-MLFLOW-WORKSPACE", self._workspace)
-        with urlopen(request, timeout=60) as found:
-            return json.loads(found.read())
+        with urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())
 
     def runs(self, experiment: str) -> list[Any]:
         """All of an experiment; none of one that does not exist."""
         by_name = f"experiments/get-by-name?experiment_name={quote(experiment)}"
         try:
-            found = self.call("GET", by_name)["experiment"]["experiment_id"]
+            experiment_id = self.call("GET", by_name)["experiment"]["experiment_id"]
         except HTTPError as error:
             if error.code == 404:
                 return []
             raise
-        runs: list[Any] = self.call("POST", "runs/search", {"experiment_ids": [found]}).get("runs", [])
+        query = {"experiment_ids": [experiment_id]}
+        runs: list[Any] = self.call("POST", "runs/search", query).get("runs", [])
         return runs
 
     def history(self, run: str, metric: str) -> list[tuple[int, float]]:
         """(step, value) of a metric, in the order in which they are kept."""
-        found: list[Any] = []
+        metrics: list[Any] = []
         token = ""
         while True:
             page = self.call(
                 "GET", f"metrics/get-history?run_id={run}&metric_key={metric}&max_results=1000{token}"
             )
-            found += page.get("metrics", [])
+            metrics += page.get("metrics", [])
             if not page.get("next_page_token"):
-                return [(int(each.get("step", 0)), each["value"]) for each in found]
+                return [(int(metric.get("step", 0)), metric["value"]) for metric in metrics]
             token = f"&page_token={page['next_page_token']}"
 
 
@@ -125,7 +126,7 @@ def mlflow(folder: Path) -> Iterator[Mlflow]:
 
 
 def tags(run: Any) -> dict[str, str]:
-    return {each["key"]: each["value"] for each in run["data"].get("tags", ())}
+    return {tag["key"]: tag["value"] for tag in run["data"].get("tags", ())}
 
 
 def parameters(run: Any) -> dict[str, str]:

@@ -48,16 +48,16 @@ _ROOT = r"""
 set -eu
 root=$1 message=$2 hosts=$3 folder=$4; shift 4
 mount -t tmpfs -o mode=755 tmpfs "$root"
-for each in /*; do
-  case $each in /dev|/run|/proc) mkdir "$root$each" ;;
-  *) if [ -L "$each" ]; then cp -P "$each" "$root$each"
-     elif [ -d "$each" ]; then mkdir "$root$each"; mount --rbind "$each" "$root$each"; fi ;;
+for path in /*; do
+  case $path in /dev|/run|/proc) mkdir "$root$path" ;;
+  *) if [ -L "$path" ]; then cp -P "$path" "$root$path"
+     elif [ -d "$path" ]; then mkdir "$root$path"; mount --rbind "$path" "$root$path"; fi ;;
   esac
 done
 mount --rbind /proc "$root/proc"
-for each in null zero random urandom; do
-  touch "$root/dev/$each"
-  mount --bind "/dev/$each" "$root/dev/$each"
+for device in null zero random urandom; do
+  touch "$root/dev/$device"
+  mount --bind "/dev/$device" "$root/dev/$device"
 done
 mkdir -p "$root/dev/shm"
 mount -t tmpfs tmpfs "$root/dev/shm"
@@ -311,8 +311,8 @@ class StandIn:
             said = f'failed to resolve reference "{image}": {image}: not found'
             return {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}": {said}'}
         space = pod["metadata"]["namespace"]
-        for each in container.get("env", ()):
-            if wanted := each.get("valueFrom", {}).get("secretKeyRef"):
+        for variable in container.get("env", ()):
+            if wanted := variable.get("valueFrom", {}).get("secretKeyRef"):
                 reason = {"reason": "CreateContainerConfigError"}
                 try:
                     path = f"/api/v1/namespaces/{space}/secrets/{wanted['name']}"
@@ -350,42 +350,42 @@ class StandIn:
         return command, {**self._environments[name], **variables}
 
     def _variables(self, pod: Any, container: Any) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for each in container.get("env", ()):
-            source = each.get("valueFrom")
+        values: dict[str, str] = {}
+        for variable in container.get("env", ()):
+            name, source = variable["name"], variable.get("valueFrom")
             if source is None:
-                found[each["name"]] = _expanded(each.get("value", ""), found)
+                values[name] = _expanded(variable.get("value", ""), values)
             elif "fieldRef" in source:
-                found[each["name"]] = _field(pod, source["fieldRef"]["fieldPath"])
+                values[name] = _field(pod, source["fieldRef"]["fieldPath"])
             elif "secretKeyRef" in source:
                 space, secret = pod["metadata"]["namespace"], source["secretKeyRef"]
                 data = self._admin.call("GET", f"/api/v1/namespaces/{space}/secrets/{secret['name']}")["data"]
-                found[each["name"]] = base64.b64decode(data[secret["key"]]).decode()
-        return found
+                values[name] = base64.b64decode(data[secret["key"]]).decode()
+        return values
 
     def _volumes(self, pod: Any, folder: Path) -> dict[str, str]:
         """Name → its folder; for one in memory its size in bytes. Claims without a folder are left out."""
-        found: dict[str, str] = {}
+        folders: dict[str, str] = {}
         for volume in pod["spec"].get("volumes", ()):
             place = folder / "volumes" / volume["name"]
             empty = volume.get("emptyDir")
             if empty is not None and empty.get("medium") == "Memory":
-                found[volume["name"]] = _bytes(empty.get("sizeLimit", "1Gi"))
+                folders[volume["name"]] = _bytes(empty.get("sizeLimit", "1Gi"))
             elif (claim := volume.get("persistentVolumeClaim", {}).get("claimName")) in self.claims:
-                found[volume["name"]] = str(self.claims[claim])
+                folders[volume["name"]] = str(self.claims[claim])
             elif empty is not None or "projected" in volume:
                 place.mkdir(parents=True)
                 place.chmod(0o777)
-                found[volume["name"]] = str(place)
+                folders[volume["name"]] = str(place)
             for source in volume.get("projected", {}).get("sources", ()):
-                if known := source.get("configMap"):
-                    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{known['name']}"
+                if config := source.get("configMap"):
+                    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/configmaps/{config['name']}"
                     data = self._admin.call("GET", path)["data"]
-                    for item in known["items"]:
+                    for item in config["items"]:
                         (place / item["path"]).write_text(data[item["key"]])
-                if wanted := source.get("serviceAccountToken"):
-                    (place / wanted["path"]).write_text(self._token(pod, wanted.get("audience")))
-        return found
+                if token := source.get("serviceAccountToken"):
+                    (place / token["path"]).write_text(self._token(pod, token.get("audience")))
+        return folders
 
     def _token(self, pod: Any, audience: str | None) -> str:
         about = pod["metadata"]
@@ -502,8 +502,8 @@ def _expanded(text: str, variables: Mapping[str, str]) -> str:
     """``$(NAME)`` is a variable's value, ``$$`` is ``$``, and all else is what it is (Kubernetes, API
     reference, Container)."""
 
-    def value(found: re.Match[str]) -> str:
-        return "$" if found[0] == "$$" else variables.get(found[1], found[0])
+    def value(reference: re.Match[str]) -> str:
+        return "$" if reference[0] == "$$" else variables.get(reference[1], reference[0])
 
     return re.sub(r"\$\$|\$\(([^)]*)\)", value, text)
 
@@ -512,10 +512,10 @@ def _field(pod: Any, path: str) -> str:
     if "'" in path:
         kind = path.partition(".")[2].partition("[")[0]
         return str(pod["metadata"].get(kind, {}).get(path.split("'")[1], ""))
-    found = pod
+    value = pod
     for part in path.split("."):
-        found = found[part]
-    return str(found)
+        value = value[part]
+    return str(value)
 
 
 def _bytes(quantity: str) -> str:
@@ -532,4 +532,8 @@ def _now(*, exact: bool = False) -> str:
 
 def wait(look: Any, seconds: float = 120) -> Any:
     """What ``look`` gives, once it is something."""
-    return until(look, seconds=seconds, every=0.2)
+    until = time.monotonic() + seconds
+    while not (answer := look()):
+        assert time.monotonic() < until, "nothing to see"
+        time.sleep(0.2)
+    return answer

@@ -329,22 +329,22 @@ def _read_of(folder: Path) -> Iterator[Path]:
         yield from folder.glob(pattern)
     if folder == Path(sys.prefix).resolve():
         for name in _with_all_it_needs(_IMPORTED):
-            found = distribution(name)
-            paths = [Path(str(found.locate_file(each))) for each in found.files or ()]
-            yield from (each for each in paths if ".." not in each.parts and each.is_file())
+            package = distribution(name)
+            paths = [Path(str(package.locate_file(file))) for file in package.files or ()]
+            yield from (path for path in paths if ".." not in path.parts and path.is_file())
 
 
 def _with_all_it_needs(names: Iterable[str]) -> set[str]:
     """Packages and what they require, and so on."""
-    found: set[str] = set()
+    packages: set[str] = set()
     left = list(names)
     while left:
         name = left.pop()
-        if name not in found:
-            found.add(name)
+        if name not in packages:
+            packages.add(name)
             needs = map(Requirement, distribution(name).requires or ())
-            left += [each.name for each in needs if each.marker is None or each.marker.evaluate()]
-    return found
+            left += [need.name for need in needs if need.marker is None or need.marker.evaluate()]
+    return packages
 
 
 def _kubelet(port: int) -> dict[str, Any]:

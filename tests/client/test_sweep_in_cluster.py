@@ -17,12 +17,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 import yaml
 from client.jobset_world import World, person, worlds
 from client.pods import can_run, wait
 from client.process import Causeway, program
-from client.test_run_in_a_queue import processors
+from client.test_run_in_a_queue import preempt, processors, state
 from client.test_tracking_in_cluster import offered
 from drive.kubernetes.apiserver import Server
 from ports import reserved
@@ -159,18 +160,24 @@ def search(who: Causeway, name: str) -> Any:
     return done.json
 
 
+def begun(who: Causeway) -> str:
+    """Submits the search of ``job.yaml``; its name."""
+    done = who("sweep", "job.yaml", "--json")
+    assert done.code == 0, done.err
+    return str(done.json["sweep"])
+
+
+def ended(who: Causeway, name: str) -> Any:
+    """A search, once it has ended."""
+    return wait(
+        lambda: (now := search(who, name))["state"] not in ("running", "resumed") and now, seconds=900
+    )
+
+
 def conductors() -> list[int]:
     """Processes that conduct: process 1 of their containers."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[1:3] == [b"-m", b"causeway.conduct"]:
-                found.append(int(entry.name))
-    return found
+    processes = psutil.process_iter(["cmdline"])
+    return [each.pid for each in processes if (each.info["cmdline"] or [])[1:3] == ["-m", "causeway.conduct"]]
 
 
 def test_a_search_survives_its_conductor_and_stops_bad_trials_early(
@@ -178,9 +185,7 @@ def test_a_search_survives_its_conductor_and_stops_bad_trials_early(
 ) -> None:
     program(folder, _TRAINS)
     (folder / "job.yaml").write_text(_SEARCH)
-    begun = ada("sweep", "job.yaml", "--json")
-    assert begun.code == 0, begun.err
-    name = begun.json["sweep"]
+    name = begun(ada)
     assert name == "toy-s1"
     killed = 0
     for most in (1, 3):
@@ -190,8 +195,7 @@ def test_a_search_survives_its_conductor_and_stops_bad_trials_early(
             os.kill(process, signal.SIGKILL)
             killed += 1
     assert killed >= 2
-    wait(lambda: search(ada, name)["state"] not in ("running", "resumed"), seconds=900)
-    found = search(ada, name)
+    found = ended(ada, name)
     assert (found["state"], len(found["trials"])) == ("done", 5), found
     assert [each["number"] for each in found["trials"]] == [1, 2, 3, 4, 5]
     states = {each["number"]: each["state"] for each in found["trials"]}
@@ -269,11 +273,7 @@ def test_a_trial_that_was_stopped_early_is_promoted_from_its_checkpoint(
     text = _SEARCH.replace("name: toy", "name: rise").replace("trials: 5", "trials: 6\n  seed: 1305")
     text = text.replace("parallel: 3", "parallel: 1").replace("max: 9", "min: 3, max: 9")
     (folder / "job.yaml").write_text(text)
-    begun = ada("sweep", "job.yaml", "--json")
-    assert begun.code == 0, begun.err
-    name = begun.json["sweep"]
-    wait(lambda: search(ada, name)["state"] not in ("running", "resumed"), seconds=900)
-    found = search(ada, name)
+    found = ended(ada, begun(ada))
     assert found["state"] == "done", found
     states = {each["number"]: each["state"] for each in found["trials"]}
     assert states == {1: "done", 2: "done", 3: "paused", 4: "paused", 5: "paused", 6: "paused"}, found
@@ -295,13 +295,10 @@ def test_a_trial_that_is_preempted_goes_on_where_it_was_and_is_judged_once(
     text = text.replace("parallel: 3", "parallel: 1").replace("max: 9", "min: 3, max: 9")
     (folder / "job.yaml").write_text(text.replace("gpus: 0", "gpus: 0\ncpus: 3\npriority: normal"))
     with processors(world, 4):
-        name = ada("sweep", "job.yaml", "--json").json["sweep"]
+        name = begun(ada)
         wait(lambda: any(each["judged"] == 3 for each in search(ada, name)["trials"]), seconds=300)
-        urgent = ("--gpus", "0", "--priority", "high", "--name", "urgent", "--set", "cpus=3")
-        done = ada("run", "--json", *urgent, "--", "true")
-        assert done.code == 0, done.err
-        wait(lambda: search(ada, name)["state"] not in ("running", "resumed"), seconds=600)
-    found = search(ada, name)
+        preempt(ada)
+        found = ended(ada, name)
     (trial,) = found["trials"]
     assert (found["state"], trial["state"], trial["step"], trial["judged"]) == ("done", "done", 9, 3), found
     first, *others = begins(ada, trial["run"])
@@ -314,7 +311,7 @@ def test_a_search_is_stopped_and_resumed_with_its_trials(ada: Causeway, world: W
     program(folder, _TRAINS)
     text = _SEARCH.replace("name: toy", "name: long").replace("trials: 5", "trials: 2")
     (folder / "job.yaml").write_text(text.replace("stop: {rule: asha, max: 9}", "stop: none"))
-    name = ada("sweep", "job.yaml", "--json").json["sweep"]
+    name = begun(ada)
     wait(lambda: any(each["step"] >= 2 for each in search(ada, name)["trials"]), seconds=300)
     stopped = ada("sweep", "stop", name, "--json")
     assert (stopped.code, stopped.json["changed"]) == (0, True), stopped.err
@@ -333,17 +330,13 @@ def test_a_search_is_stopped_and_resumed_with_its_trials(ada: Causeway, world: W
     assert ada("sweep", "extend", name, "--trials", "2").code == 2
 
 
-def state(who: Causeway, run: str) -> str:
-    return str(json.loads(who("why", run, "--json").out)["state"])
-
-
 def test_trials_that_all_fail_end_the_search_with_the_first_cause(ada: Causeway, folder: Path) -> None:
     program(folder, "raise ValueError('diverged')")
     text = _SEARCH.replace("name: toy", "name: bad").replace("trials: 5", "trials: 5\n  fail_limit: 2")
     (folder / "job.yaml").write_text(text)
-    name = ada("sweep", "job.yaml", "--json").json["sweep"]
-    wait(lambda: search(ada, name)["state"] == "failed", seconds=300)
-    found = search(ada, name)
+    name = begun(ada)
+    found = ended(ada, name)
+    assert found["state"] == "failed"
     assert "ValueError: diverged" in found["reason"]
     assert len(found["trials"]) < 5
     why = json.loads(ada("why", name, "--json").out)
