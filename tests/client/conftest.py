@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import botocore.session
 import pytest
 from client.jobset_world import World, person, worlds
-from client.process import Causeway, Finished
+from client.process import Causeway, Laptop
+
+from infra.drive import localaws
 
 
 @pytest.fixture
@@ -32,11 +35,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(home: Path) -> Mapping[str, str]:
     """The environment of a person who has nothing set."""
-    kept = {key: os.environ[key] for key in ("PATH", "LANG", "TZ", "PYTHONPATH") if key in os.environ}
+    own = {key: os.environ[key] for key in ("PATH", "LANG", "TZ", "PYTHONPATH") if key in os.environ}
     # Debian's torch 1.13 can't read its own default of these two with Python 3.11, where an empty enum.Flag
     # is not iterated; "the output of rank 9 goes to a file" is as good as nothing.
     torch = {"OMP_NUM_THREADS": "1", "PET_REDIRECTS": "9:1", "PET_TEE": "9:1"}
-    return {**kept, **torch, "HOME": str(home)}
+    return {**own, **torch, "HOME": str(home)}
 
 
 @pytest.fixture
@@ -46,25 +49,41 @@ def command() -> list[str]:
 
 
 @pytest.fixture
-def causeway(folder: Path, environment: Mapping[str, str], command: list[str]) -> Causeway:
+def causeway(folder: Path, environment: Mapping[str, str]) -> Laptop:
     """Runs the client in ``folder``."""
+    return Laptop(folder, environment)
 
-    def run(*arguments: str) -> Finished:
-        done = subprocess.run(
-            [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False,
-            timeout=300,
-        )  # fmt: skip
-        return Finished(done.returncode, done.stdout, done.stderr)
 
-    return run
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an embedded AWS, where there is the bucket ``work``."""
+    server = localaws.start(tmp_path_factory.mktemp("aws"), "research")
+    try:
+        place = {"LocationConstraint": "us-west-2"}
+        _s3(server.address).create_bucket(Bucket="work", CreateBucketConfiguration=place)
+        yield server.address
+    finally:
+        localaws.stop(server.folder)
+
+
+@pytest.fixture(scope="module")
+def s3(aws: str) -> Any:
+    """A client of its S3."""
+    return _s3(aws)
+
+
+def _s3(address: str) -> Any:
+    return botocore.session.Session().create_client(
+        "s3", region_name="us-west-2", endpoint_url=address, aws_access_key_id="x", aws_secret_access_key="x"
+    )
 
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A cluster without a queue, for all files that need no other."""
-    with worlds(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
-        assert found.pods.problems == []
+    with worlds(tmp_path_factory.mktemp("cluster")) as world:
+        yield world
+        assert world.pods.problems == []
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import textwrap
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,27 @@ class Finished:
 
 
 Causeway = Callable[..., Finished]
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """A person's shell in a folder: runs the client, whichever Python has it."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    def __call__(self, *arguments: str) -> Finished:
+        process = self.begin(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with process:
+            out, err = process.communicate(timeout=300)
+        return Finished(process.returncode, out, err)
+
+    def begin(self, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
+        """``causeway`` as a process; ``options`` are those of Popen."""
+        command = [sys.executable, "-m", "causeway", *arguments]
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment, **options)
+
+
 SYSTEM_PYTHON = "/usr/bin/python3"
 """Debian's, with torch."""
 

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -22,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from client.process import Causeway, Finished
+from client.process import Laptop
 
 USERS = {"ada": 54101, "bob": 54102}
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
@@ -128,7 +127,7 @@ class Host:
             manager.wait()
         self.managers = []
         for path in self._cgroups():
-            for inner in sorted(path.rglob("*"), key=lambda each: -len(each.parts)):
+            for inner in sorted(path.rglob("*"), key=lambda group: -len(group.parts)):
                 if inner.is_dir():
                     self._until(lambda inner=inner: _gone(inner))  # type: ignore[misc]
             if path.is_dir():
@@ -205,8 +204,8 @@ class Host:
     def _cgroups(self) -> list[Path]:
         """In the hierarchies that systemd uses: the unified one, and in a hybrid that of its name."""
         trees = [_CGROUPS / "unified", _CGROUPS / "systemd"]
-        trees = [each for each in trees if each.is_dir()] or [_CGROUPS]
-        return [each / self.cgroup for each in trees]
+        trees = [tree for tree in trees if tree.is_dir()] or [_CGROUPS]
+        return [tree / self.cgroup for tree in trees]
 
     def _until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 120
@@ -241,22 +240,22 @@ class Lab:
 
     def connect(self) -> None:
         """The cable between them."""
-        one, other = self.hosts.values()
+        first, second = self.hosts.values()
         # By the process ids of this machine, not of theirs.
-        enter = ["nsenter", "--target", str(one.pid), "--net", "ip", "link", "add", "rack", "type", "veth"]
-        _run(*enter, "peer", "name", "rack", "netns", str(other.pid))
+        enter = ["nsenter", "--target", str(first.pid), "--net", "ip", "link", "add", "rack", "type", "veth"]
+        _run(*enter, "peer", "name", "rack", "netns", str(second.pid))
         for host, address in zip(self.hosts.values(), ADDRESSES, strict=True):
             done = host.run(f"ip address add {address}/24 dev rack && ip link set rack up")
             assert done.returncode == 0, done.stderr
 
     def laptop(
         self, user: str, folder: Path, environment: Mapping[str, str], *, name: str = "laptop"
-    ) -> Causeway:
-        """A person's shell in a folder. One of another ``name`` remembers other runs."""
+    ) -> Laptop:
+        """One of another ``name`` remembers other runs."""
         home = self.folder / f"{name}-{user}"
         (home / ".ssh").mkdir(parents=True, exist_ok=True, mode=0o700)
         config = home / "ssh_config"
-        config.write_text("".join(self._ssh_config(user, each) for each in self.hosts))
+        config.write_text("".join(self._ssh_config(user, host) for host in self.hosts))
         # ssh takes the account's home, and not $HOME's: so the configuration is named, by a program that is
         # found first.
         programs = home / "bin"
@@ -268,16 +267,7 @@ class Lab:
             "XDG_RUNTIME_DIR": str(self.sockets / f"{name}-{user}"),
         }  # fmt: skip
         Path(mine["XDG_RUNTIME_DIR"]).mkdir(exist_ok=True)
-
-        def run(*arguments: str) -> Finished:
-            done = subprocess.run(
-                [sys.executable, "-m", "causeway", *arguments], cwd=folder, env=mine,
-                capture_output=True, text=True, timeout=300,
-            )  # fmt: skip
-            return Finished(done.returncode, done.stdout, done.stderr)
-
-        run.environment = mine  # type: ignore[attr-defined]
-        return run
+        return Laptop(folder, mine)
 
     def _ssh_config(self, user: str, name: str) -> str:
         enter = f"nsenter --target $(cat {self.folder}/{name}/pid) --all --"

@@ -7,11 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import botocore.session
 import pytest
 from client.pods import wait
 from embedded_aws import embedded
@@ -24,21 +22,6 @@ _POLICY = Policy(("worker-0",))
 _RUN = "runs/user-ada/train-1"
 _FILES = 30
 _SIZE = 256 << 10
-
-
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with embedded(tmp_path_factory.mktemp("aws")) as server:
-        yield server.address
-
-
-@pytest.fixture(scope="module")
-def s3(aws: str) -> Any:
-    client = botocore.session.Session().create_client(
-        "s3", region_name="us-west-2", endpoint_url=aws, aws_access_key_id="x", aws_secret_access_key="x"
-    )
-    client.create_bucket(Bucket="work", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-    return client
 
 
 def start(aws: str, folder: Path) -> subprocess.Popen[bytes]:

@@ -67,11 +67,7 @@ def test_what_programs_of_a_name_log_to_is_the_one_that_was_written_last(tmp_pat
     assert here.newest(runs, "other-1") is None
 
 
-@pytest.mark.parametrize("name", ["loss", "train/loss", "loss at 3", "a:b", "größe"])
-def test_names_that_mlflow_takes(name: str) -> None:
-    assert is_name(name)
-
-
-@pytest.mark.parametrize("name", ["", "loss!", "a//b", "/a", "../a", ".", "a\nb", "x" * 251, "loss@5"])
-def test_names_that_mlflow_does_not_take(name: str) -> None:
-    assert not is_name(name)
+def test_names_that_mlflow_takes() -> None:
+    right = ["loss", "train/loss", "loss at 3", "a:b", "größe"]
+    wrong = ["", "loss!", "a//b", "/a", "../a", ".", "a\nb", "x" * 251, "loss@5"]
+    assert [name for name in [*right, *wrong] if is_name(name)] == right
