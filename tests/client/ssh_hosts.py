@@ -23,6 +23,8 @@ from pathlib import Path
 import pytest
 from client.process import Laptop
 
+GPU = "NVIDIA TITAN X (Pascal)"
+"""What machines have two of."""
 USERS = {"ada": 54101, "bob": 54102}
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -133,9 +135,7 @@ class Host:
             if path.is_dir():
                 path.rmdir()
 
-    def gpus(
-        self, count: int, name: str = "NVIDIA TITAN X (Pascal)", apps: Sequence[tuple[int, int]] = ()
-    ) -> None:
+    def gpus(self, count: int, name: str = GPU, apps: Sequence[tuple[int, int]] = ()) -> None:
         """What ``nvidia-smi`` shows from now on. ``apps``: (index, process id) of programs."""
         rows = [[at, f"GPU-{self.name}-{at}", name, 12288] for at in range(count)]
         programs = [[f"GPU-{self.name}-{at}", pid] for at, pid in apps]

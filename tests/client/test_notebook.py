@@ -69,6 +69,6 @@ def test_an_image_without_jupyter_ends_the_run_and_says_so(ada: Causeway, folder
     begun = ada("notebook", "-d", "--gpus", "0")
     assert begun.code == 0, begun.err
     name = next(word for word in begun.err.split() if word.startswith("notebook-"))
-    said = wait(lambda: (text := ada("why", name).out) and "not installed" in text and text, _PATIENCE)
-    assert "exit code 78" in said
+    failed = wait(lambda: ada("why", name, "--json").json["first_failure"], _PATIENCE)
+    assert failed["exit"] == 78
     assert ada("notebook", "--idle", "soon").code == 2

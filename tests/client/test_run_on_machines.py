@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import pytest
 from client.jupyter import asked, notebook, python_with_jupyter
 from client.process import SYSTEM_PYTHON, Finished, Laptop, need_torch, program, until
-from client.ssh_hosts import ADDRESSES, USERS, Lab, labs
+from client.ssh_hosts import ADDRESSES, GPU, USERS, Lab, labs
 from client.terminals import Terminal
 from client.wheels import wheel
 
@@ -508,7 +508,7 @@ def test_what_machines_know_of_a_run_is_shown_compared_and_repeated(
     assert shown["seconds"] > 2
     assert [step for step, _ in shown["metrics"]["loss"]["points"]] == [0, 1, 2]
     # Of both machines, each of its own GPU, which works.
-    assert [usage["models"] for usage in shown["usage"].values()] == [["NVIDIA TITAN X (Pascal)"]] * 2
+    assert [usage["models"] for usage in shown["usage"].values()] == [[GPU]] * 2
 
     (row,) = json.loads(ada("checkpoints", "toy-on-1", "--json").out)
     assert (row["name"], row["step"], row["bytes"], row["state"]) == ("step-2", 2, 100, "newest")
