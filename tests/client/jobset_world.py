@@ -145,7 +145,7 @@ def worlds(
             stack.enter_context(kueue(cluster, spec, folder))
         _apply_all(cluster, spec, roles)
         assert spec.web_identity is not None
-        issuers.publish(DrivenApi(way), _client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
+        issuers.publish(DrivenApi(way), embedded_aws.client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
         kubeconfigs, where = {}, Endpoint(NAME, server.address)
         for login in ("ada", "alan"):
             pair = certificates.client(keys.ca, login, (), datetime.now(UTC), timedelta(hours=6))

@@ -234,10 +234,10 @@ class StandIn:
                     code = self._container(pod, container, folder, volumes, statuses[field], statuses)
         for process, _ in sidecars:
             _signal(process, signal.SIGTERM)
-        until = time.monotonic() + pod["spec"].get("terminationGracePeriodSeconds", 30)
+        deadline = time.monotonic() + pod["spec"].get("terminationGracePeriodSeconds", 30)
         for process, status in sidecars:
             try:
-                ended = process.wait(max(until - time.monotonic(), 0))
+                ended = process.wait(max(deadline - time.monotonic(), 0))
             except subprocess.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
                 process.wait()
@@ -532,8 +532,4 @@ def _now(*, exact: bool = False) -> str:
 
 def wait(look: Any, seconds: float = 120) -> Any:
     """What ``look`` gives, once it is something."""
-    until = time.monotonic() + seconds
-    while not (answer := look()):
-        assert time.monotonic() < until, "nothing to see"
-        time.sleep(0.2)
-    return answer
+    return until(look, seconds=seconds, every=0.2)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from client.pods import wait
-from embedded_aws import embedded
 
 from causeway.checkpoints import Policy
 from causeway.restoring import restore

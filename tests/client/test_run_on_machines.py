@@ -21,10 +21,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from client.jupyter import asked, notebook, python_with_jupyter
-from client.process import SYSTEM_PYTHON, Finished, Laptop, need_torch, program, until
+from client.process import SYSTEM_PYTHON, Finished, Laptop, need_torch, program
 from client.ssh_hosts import ADDRESSES, GPU, USERS, Lab, labs
 from client.terminals import Terminal
 from client.wheels import wheel
+from waiting import until
 
 RUNS = ".local/share/causeway/machines/runs"
 _HOLDS = "import os, time; print('has', os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(600)"

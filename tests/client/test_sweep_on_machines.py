@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.process import Laptop, program, until
+from client.process import Laptop, program
 from client.searched import SEARCH, TRAINS
 from client.ssh_hosts import Lab, labs
 from waiting import until

@@ -22,7 +22,6 @@ from client.pods import wait
 from client.process import Laptop
 from client.process import program as write_program
 from client.tracking_pod import pod
-from embedded_aws import bucket, embedded
 from ports import reserved
 
 from causeway.tracking.forwarding import Forwarded
