@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 INFRA = Path(__file__).parents[1] / "infra"
 CLOCK = "drive/clock.py"
 BESIDE = ("autoscaler", "localaws", "simulator")
@@ -48,25 +46,3 @@ def test_one_module_asks_the_clock() -> None:
     assert [
         path.relative_to(INFRA).as_posix() for path in MODULES if [*asked(path.read_text(encoding="utf-8"))]
     ] == [CLOCK]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "datetime.now(UTC)",
-        "datetime.datetime.now()",
-        "date.today()",
-        "clock = time.time",
-        "from time import time",
-        "time.strftime('%Y', time.gmtime())",
-    ],
-)
-def test_asking_is_seen(source: str) -> None:
-    assert list(asked(source)) == [1]
-
-
-@pytest.mark.parametrize(
-    "source", ["time.monotonic()", "time.localtime(1.0)", "clock.now()", "datetime.fromisoformat(a)"]
-)
-def test_other_things_are_not(source: str) -> None:
-    assert list(asked(source)) == []

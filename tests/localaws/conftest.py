@@ -26,7 +26,7 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def settle(provider: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Place]]:
-    """Makes a place: ``settle("network")`` of a folder in ``roots``."""
+    """Makes a place: ``settle("vpn")`` of a folder in ``roots``."""
     places: list[Place] = []
 
     def make(root: str, **more: str) -> Place:

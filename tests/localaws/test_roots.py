@@ -1,4 +1,7 @@
-"""Each resource type that we render: applied, found as it was asked for, gone without a trace."""
+"""What no shipped spec has: applied, found as it was asked for, gone without a trace.
+
+What they have, `tests/test_shipped_specs.py` applies.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from infra.drive import localaws as process
 from localaws.place import Place
 
-ROOTS = ("storage", "services", "vpn", "interconnect", "network", "nodes")
+ROOTS = ("storage", "vpn", "interconnect", "nodes")
 """Those that take longest go first."""
 
 TOGETHER = 4

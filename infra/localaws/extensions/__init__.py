@@ -1,8 +1,8 @@
 """What moto 5.2.5 lacks, or does otherwise than AWS, for the resources we render.
 
 Each entry of ``EXTENSIONS`` is named after the API call it adds or mends. Delete an entry, with its module,
-once moto has the behaviour: ``tests/localaws`` applies every resource type with real Terraform, so it says
-whether that was right.
+once moto has the behaviour: ``tests/test_shipped_specs.py`` and ``tests/localaws`` apply every resource type
+with real Terraform, so they say whether that was right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# EFS, S3, KMS, SSM.
+# With keys of the customer's own, which no applied spec has: EFS, S3, RDS.
 
 resource "aws_vpc" "this" {
   cidr_block = "10.40.0.0/16"
@@ -41,18 +41,6 @@ resource "aws_kms_key" "this" {
   tags = { Name = "storage" }
 }
 
-resource "aws_kms_grant" "this" {
-  name              = "auto-scaling"
-  key_id            = aws_kms_key.this.arn
-  grantee_principal = "arn:${data.aws_partition.this.partition}:iam::${data.aws_caller_identity.this.account_id}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
-  operations        = ["CreateGrant", "Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext"]
-}
-
-resource "aws_kms_alias" "this" {
-  name          = "alias/storage"
-  target_key_id = aws_kms_key.this.key_id
-}
-
 resource "aws_efs_file_system" "this" {
   creation_token                  = "home"
   encrypted                       = true
@@ -69,77 +57,12 @@ resource "aws_efs_file_system" "this" {
   tags = { Name = "home" }
 }
 
-resource "aws_efs_file_system" "elastic" {
-  creation_token  = "scratch"
-  encrypted       = true
-  throughput_mode = "elastic"
-  tags            = { Name = "scratch" }
-}
-
-resource "aws_efs_mount_target" "this" {
-  for_each        = aws_subnet.this
-  file_system_id  = aws_efs_file_system.this.id
-  subnet_id       = each.value.id
-  security_groups = [aws_security_group.nfs.id]
-}
-
-resource "aws_efs_access_point" "this" {
-  file_system_id = aws_efs_file_system.this.id
-  posix_user {
-    uid = 1000
-    gid = 1000
-  }
-  root_directory {
-    path = "/home"
-    creation_info {
-      owner_uid   = 1000
-      owner_gid   = 1000
-      permissions = "0755"
-    }
-  }
-  tags = { Name = "home" }
-}
-
-resource "aws_efs_backup_policy" "this" {
-  file_system_id = aws_efs_file_system.this.id
-  backup_policy {
-    status = "ENABLED"
-  }
-}
-
-resource "aws_efs_file_system_policy" "this" {
-  file_system_id = aws_efs_file_system.this.id
-  policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [{
-      Sid       = "Tls"
-      Effect    = "Deny"
-      Principal = { AWS = "*" }
-      Action    = "*"
-      Resource  = aws_efs_file_system.this.arn
-      Condition = { Bool = { "aws:SecureTransport" = "false" } }
-    }]
-  })
-}
-
 resource "aws_s3_bucket" "this" {
-  for_each = toset(["data", "logs"])
-  bucket   = "causeway-storage-${each.key}"
-  # the log of each access is an object
-  force_destroy = each.key == "logs"
-  tags          = { Name = each.key }
-}
-
-resource "aws_s3_bucket_versioning" "this" {
-  for_each = aws_s3_bucket.this
-  bucket   = each.value.id
-  versioning_configuration {
-    status = "Enabled"
-  }
+  bucket = "causeway-storage-data"
 }
 
 resource "aws_s3_bucket_server_side_encryption_configuration" "data" {
-  bucket = aws_s3_bucket.this["data"].id
+  bucket = aws_s3_bucket.this.id
   rule {
     apply_server_side_encryption_by_default {
       sse_algorithm     = "aws:kms"
@@ -149,34 +72,8 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "data" {
   }
 }
 
-resource "aws_s3_bucket_server_side_encryption_configuration" "logs" {
-  bucket = aws_s3_bucket.this["logs"].id
-  rule {
-    apply_server_side_encryption_by_default {
-      sse_algorithm = "AES256"
-    }
-  }
-}
-
-resource "aws_s3_bucket_public_access_block" "this" {
-  for_each                = aws_s3_bucket.this
-  bucket                  = each.value.id
-  block_public_acls       = true
-  block_public_policy     = true
-  ignore_public_acls      = true
-  restrict_public_buckets = true
-}
-
-resource "aws_s3_bucket_ownership_controls" "this" {
-  for_each = aws_s3_bucket.this
-  bucket   = each.value.id
-  rule {
-    object_ownership = "BucketOwnerEnforced"
-  }
-}
-
 resource "aws_s3_bucket_lifecycle_configuration" "this" {
-  bucket = aws_s3_bucket_versioning.this["data"].bucket
+  bucket = aws_s3_bucket.this.id
   rule {
     id     = "old"
     status = "Enabled"
@@ -203,60 +100,6 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
     }
   }
 }
-
-resource "aws_s3_bucket_policy" "this" {
-  bucket = aws_s3_bucket.this["data"].id
-  policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [{
-      Sid       = "Tls"
-      Effect    = "Deny"
-      Principal = "*"
-      Action    = "s3:*"
-      Resource  = [aws_s3_bucket.this["data"].arn, "${aws_s3_bucket.this["data"].arn}/*"]
-      Condition = { Bool = { "aws:SecureTransport" = "false" } }
-    }]
-  })
-  depends_on = [aws_s3_bucket_public_access_block.this]
-}
-
-resource "aws_s3_bucket_policy" "logs" {
-  bucket = aws_s3_bucket.this["logs"].id
-  policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [{
-      Sid       = "Log"
-      Effect    = "Allow"
-      Principal = { Service = "logging.s3.amazonaws.com" }
-      Action    = "s3:PutObject"
-      Resource  = "${aws_s3_bucket.this["logs"].arn}/*"
-    }]
-  })
-}
-
-resource "aws_s3_bucket_logging" "this" {
-  bucket        = aws_s3_bucket.this["data"].id
-  target_bucket = aws_s3_bucket.this["logs"].id
-  target_prefix = "data/"
-  depends_on    = [aws_s3_bucket_policy.logs]
-}
-
-resource "aws_ssm_parameter" "plain" {
-  name        = "/causeway/plain"
-  description = "A value"
-  type        = "String"
-  value       = "quotes \" and $${dollar}"
-  tags        = { Name = "plain" }
-}
-
-resource "aws_ssm_parameter" "secret" {
-  name   = "/causeway/secret"
-  type   = "SecureString"
-  key_id = aws_kms_key.this.arn
-  value  = "hidden"
-}
-
-# -- RDS ---------------------------------------------------------------------------------------------------
 
 resource "aws_db_subnet_group" "this" {
   name       = "mlflow"
