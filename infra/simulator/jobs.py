@@ -85,15 +85,8 @@ class Jobs:
         self.account = Account()
         self._new: dict[int, _Run] = {}
         """Runs that have never begun."""
-        self.to_come = sum(job.pods for job in trace.jobs)
-        """Pods that are not submitted yet."""
         for job in trace.jobs:
             calendar.at(calendar.start + job.submit, lambda job=job: self._submit(job))  # type: ignore[misc]
-
-    @property
-    def over(self) -> bool:
-        """Whether all is done."""
-        return self.to_come == 0 and self.account.finished == self.account.submitted
 
     def not_begun(self) -> list[float]:
         """When those pods were submitted that have never run, in seconds from the beginning."""
@@ -103,7 +96,6 @@ class Jobs:
         now = self._calendar.now
         shape = job.shape
         shape = self._shapes.setdefault(shape, shape)
-        self.to_come -= job.pods
         self.account.submitted += job.pods
         whole = job.gang_key is not None
         together = [range(job.pods)] if whole else [range(at, at + 1) for at in range(job.pods)]

@@ -87,7 +87,7 @@ def test_a_job_takes_its_time_and_is_gone() -> None:
     assert len(there.snapshot().pods) == 1
     there.advance(there.calendar.start + began + 1001)
     assert there.snapshot().pods == ()
-    assert there.jobs.over
+    assert account.finished == 1
     assert account.delays == [126]
 
 
