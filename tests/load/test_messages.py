@@ -70,6 +70,7 @@ CHANGES = [
     ("10.200.0.0/22", "10.200.0.0/255.255.252.0"),
     ("10.200.0.0/22", "10.200.0.0"),
     # Nothing where something was meant
+    ("domain: first.internal\n", ""),
     (AWS, ""),
     (AWS, "{kind: , primary: true}"),
     ("pools:", "pools:\n  gpu:"),
