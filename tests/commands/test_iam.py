@@ -50,24 +50,24 @@ def written(text: str, *, every: bool = False) -> dict[str, Any]:
 def test_policies_are_of_the_account_and_the_partition(capsys: pytest.CaptureFixture[str]) -> None:
     files = written(SPEC + WHOLE)
     said = capsys.readouterr()
-    told = json.loads(said.out)
+    summary = json.loads(said.out)
     assert said.err == ""
-    assert (told["account"], told["partition"], told["regions"]) == (
+    assert (summary["account"], summary["partition"], summary["regions"]) == (
         "123456789012",
         "aws-us-gov",
         ["us-gov-west-1"],
     )
-    assert {row["file"]: row["statements"] for row in told["policies"]} == {
-        name: [each["Sid"] for each in policy["Statement"]] for name, policy in files.items()
+    assert {row["file"]: row["statements"] for row in summary["policies"]} == {
+        name: [statement["Sid"] for statement in policy["Statement"]] for name, policy in files.items()
     }
-    for row in told["policies"]:
+    for row in summary["policies"]:
         compact = json.dumps(files[row["file"]], separators=(",", ":"))
-        assert row["characters"] == len(compact) <= told["limit"]
-    state = {each["Sid"]: each for each in files["plan.json"]["Statement"]}
+        assert row["characters"] == len(compact) <= summary["limit"]
+    state = {statement["Sid"]: statement for statement in files["plan.json"]["Statement"]}
     assert state["LockState"]["Resource"] == "arn:aws-us-gov:s3:::lab-state/there/it.tfstate.tflock"
     assert state["Secrets"]["Resource"] == "arn:aws-us-gov:ssm:*:123456789012:parameter/own/prefix/*"
-    assert "efs" not in told["left_out"]
-    assert {"vpn", "database", "transit"} <= {*told["left_out"]}
+    assert "efs" not in summary["left_out"]
+    assert {"vpn", "database", "transit"} <= {*summary["left_out"]}
 
 
 def test_what_left_the_spec_leaves_no_file_and_no_statement() -> None:

@@ -79,8 +79,8 @@ def test_an_easy_rsa_pki_becomes_ours(
     said = capsys.readouterr()
     assert {"6", "5"} <= {*said.out.split()}
     certificates = pki_store.existing(lab, pki_store.store(lab)).certificates()
-    named = {each.name: each for each in certificates}
-    strangers = {each.name for each in certificates if f"serial {each.id}" in said.err}
+    named = {issued.name: issued for issued in certificates}
+    strangers = {issued.name for issued in certificates if f"serial {issued.id}" in said.err}
     assert strangers == {"eve", "grace@both"}, "of no user of the spec, and valid"
     assert named["ada@phone"].valid(datetime.now(UTC))
     assert named["bob"].revoked is not None

@@ -48,8 +48,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     file.parent.mkdir()
     file.write_text(SPEC, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    made = {"tunnels": [{"outside": "203.0.113.1"}, {"outside": "203.0.113.2"}]}
-    keep(Folders(tmp_path / "build" / "lab"), {"vpn_connections": {"rack-us-west-2": made}})
+    connection = {"tunnels": [{"outside": "203.0.113.1"}, {"outside": "203.0.113.2"}]}
+    keep(Folders(tmp_path / "build" / "lab"), {"vpn_connections": {"rack-us-west-2": connection}})
     play(monkeypatch, {"us-west-2-1": UP, "us-west-2-2": UP})
     return load_project(find("lab"))
 
@@ -88,11 +88,11 @@ def test_a_tunnel_that_was_not_applied_yet_is_not_down(
     lab: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tunnels.status(lab, json=True) == 0
-    told = {row["tunnel"]: row for row in json.loads(capsys.readouterr().out)["tunnels"]}
-    assert told["eu-west-1-1"]["outside"] is None
-    assert told["eu-west-1-1"]["down"] is False
-    assert told["us-west-2-2"]["outside"] == "203.0.113.2"
-    assert told["us-west-2-2"]["aws"]["since"] == "2031-01-01T00:00:00+00:00"
+    states = {row["tunnel"]: row for row in json.loads(capsys.readouterr().out)["tunnels"]}
+    assert states["eu-west-1-1"]["outside"] is None
+    assert states["eu-west-1-1"]["down"] is False
+    assert states["us-west-2-2"]["outside"] == "203.0.113.2"
+    assert states["us-west-2-2"]["aws"]["since"] == "2031-01-01T00:00:00+00:00"
 
 
 CONNECTING = TunnelState(False, "CONNECTING", 0, 0, 0, 0, "Active", 0)
@@ -197,6 +197,6 @@ def test_servers_say_for_how_long_they_let_laptops_in(
     until = ends.isoformat() if isinstance(ends, datetime) else None
     assert (server["site"], server["open"], server["until"]) == ("rack", open_, until)
     assert tunnels.status(load_project(find("lab")), json=False) == code
-    told = capsys.readouterr()
-    warned = "invoke vpn.push --env lab" in told.err
+    said = capsys.readouterr()
+    warned = "invoke vpn.push --env lab" in said.err
     assert warned == (isinstance(ends, datetime) and ends < NOW + timedelta(days=30))

@@ -61,28 +61,30 @@ def connected(project: Project) -> tuple[Project, Any, dict[str, Any]]:
     ).client("ec2", endpoint_url=env["AWS_ENDPOINT_URL"])
     customer = ec2.create_customer_gateway(Type="ipsec.1", IpAddress="198.51.100.10", BgpAsn=65010)
     gateway = ec2.create_vpn_gateway(Type="ipsec.1")["VpnGateway"]["VpnGatewayId"]
-    made = ec2.create_vpn_connection(
+    connection = ec2.create_vpn_connection(
         Type="ipsec.1",
         CustomerGatewayId=customer["CustomerGateway"]["CustomerGatewayId"],
         VpnGatewayId=gateway,
     )["VpnConnection"]
-    tunnels = [{"outside": row["OutsideIpAddress"]} for row in made["Options"]["TunnelOptions"]]
+    tunnels = [{"outside": row["OutsideIpAddress"]} for row in connection["Options"]["TunnelOptions"]]
     keep(Folders(Path("build/lab")), {"vpn_connections": {"rack-us-west-2": {"tunnels": tunnels}}})
-    return load_project(find("lab"), changeable=True), ec2, made
+    return load_project(find("lab"), changeable=True), ec2, connection
 
 
 def test_what_is_pending_is_listed(lab: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    project, ec2, made = connected(lab)
-    second = IPv4Address(made["Options"]["TunnelOptions"][1]["OutsideIpAddress"])
-    ec2.create_tags(Resources=[made["VpnConnectionId"]], Tags=[{"Key": f"maintenance {second}", "Value": ""}])
+    project, ec2, connection = connected(lab)
+    second = IPv4Address(connection["Options"]["TunnelOptions"][1]["OutsideIpAddress"])
+    ec2.create_tags(
+        Resources=[connection["VpnConnectionId"]], Tags=[{"Key": f"maintenance {second}", "Value": ""}]
+    )
     capsys.readouterr()
     assert upkeep.maintain(project, "rack", "", plan=True, json=True) == 0
     rows = {row["tunnel"]: row for row in json.loads(capsys.readouterr().out)}
     assert {name: row["pending"] for name, row in rows.items()} == {"us-west-2-1": False, "us-west-2-2": True}
     assert rows["us-west-2-2"]["auto_applied_after"] is not None
     assert upkeep.maintain(project, "rack", "us-west-2-2", plan=True, json=False) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in told] == ["tunnel", "us-west-2-2"]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["tunnel", "us-west-2-2"]
     with pytest.raises(UsageError, match="embedded"):
         upkeep.maintain(project, "rack", "", plan=False, json=False)
 

@@ -40,8 +40,8 @@ class Project:
 
     @property
     def images(self) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = yaml.safe_load(self.lock.read_text())["images"]
-        return found
+        images: dict[str, dict[str, str]] = yaml.safe_load(self.lock.read_text())["images"]
+        return images
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return invoking.Project(self.folder, "tiny").start(*words)
@@ -91,8 +91,8 @@ def test_a_dry_run_changes_nothing(project: Project) -> None:
 
 
 def test_a_client_that_cannot_be_downloaded_starts_no_instance(project: Project) -> None:
-    for kept in (project.folder / "build" / "state" / "client").iterdir():
-        kept.unlink()
+    for package in (project.folder / "build" / "state" / "client").iterdir():
+        package.unlink()
     _, err = project.invoke("bake", "--image", "cpu", "--on-demand", code=1)
     assert "http://127.0.0.1:9/amd64.deb" in err
     assert project.world.calls("start") == []
@@ -142,8 +142,8 @@ def test_old_images_are_pruned_and_new_ones_stay(project: Project) -> None:
     project.invoke("images.prune", "--keep", "1")
     assert len(project.world.images_of(REGIONS[0])) == 6, "without --yes all stay"
     out, _ = project.invoke("images.prune", "--keep", "1", "--yes", "--json")
-    told = json.loads(out)
-    assert [row["stays"] for row in told["images"]] == [True, False, False]
+    plan = json.loads(out)
+    assert [row["stays"] for row in plan["images"]] == [True, False, False]
     for region in REGIONS:
         assert len(project.world.images_of(region)) == 2
         assert baked[2][region] in project.world.images_of(region)

@@ -32,20 +32,20 @@ def gone(verdicts: list[Verdict]) -> list[str]:
 
 @pytest.mark.parametrize(("keep", "going"), [(0, [1, 2, 3]), (1, [2, 3]), (2, [3]), (3, []), (9, [])])
 def test_the_newest_stay(keep: int, going: list[int]) -> None:
-    found = shelf(ami(3), ami(1), ami(2))
-    assert gone(decide(found, {}, {}, keep)) == [f"bake-{number}" for number in going]
+    amis = shelf(ami(3), ami(1), ami(2))
+    assert gone(decide(amis, {}, {}, keep)) == [f"bake-{number}" for number in going]
 
 
 def test_each_image_keeps_its_own() -> None:
-    found = shelf(ami(1), ami(2), ami(5, image="cpu"), ami(6, image="cpu"))
-    assert gone(decide(found, {}, {}, 1)) == ["bake-6", "bake-2"]
+    amis = shelf(ami(1), ami(2), ami(5, image="cpu"), ami(6, image="cpu"))
+    assert gone(decide(amis, {}, {}, 1)) == ["bake-6", "bake-2"]
 
 
 def test_what_is_locked_or_used_anywhere_stays_everywhere() -> None:
-    found = shelf(ami(1), ami(1, EAST), ami(2), ami(2, EAST), ami(3), ami(3, EAST))
+    amis = shelf(ami(1), ami(1, EAST), ami(2), ami(2, EAST), ami(3), ami(3, EAST))
     locked = {ami(3, EAST).id: "environments/research.lock.yaml"}
     used = {WEST: [Use(WEST, ami(2).id, "instance", "i-1")], EAST: []}
-    verdicts = {verdict.bake: verdict for verdict in decide(found, locked, used, 0)}
+    verdicts = {verdict.bake: verdict for verdict in decide(amis, locked, used, 0)}
     assert "environments/research.lock.yaml" in verdicts["bake-3"].why
     assert "instance i-1 (us-west-2)" in verdicts["bake-2"].why
     assert len(verdicts["bake-2"].amis) == 2

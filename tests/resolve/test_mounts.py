@@ -39,11 +39,11 @@ def cluster(storage: Plain, **changes: Any) -> Cluster:
     return resolved(**{"sites": sites, "images": {"cpu": {}}, "storage": storage, **changes})
 
 
-def sources(found: Cluster, path: str) -> dict[str, str]:
+def sources(lab: Cluster, path: str) -> dict[str, str]:
     """Site → ``nfs home``, of one path; sites that do not mount it are left out."""
     return {
         site: f"{mount.kind} {mount.name}"
-        for site, mounts in found.storage.mounts.items()
+        for site, mounts in lab.storage.mounts.items()
         for mount in mounts
         if mount.path == path
     }
@@ -86,13 +86,13 @@ def test_an_island_s_files_stay_there() -> None:
         "rack-2": rack(2),
         "us-west-2": {"kind": "aws"},
     }
-    found = cluster({"nfs": {"one": NFS_1}}, sites=sites)
-    assert sources(found, "/home") == {"rack-1": "nfs one"}
+    lab = cluster({"nfs": {"one": NFS_1}}, sites=sites)
+    assert sources(lab, "/home") == {"rack-1": "nfs one"}
 
 
 def test_without_a_mesh_sites_do_not_reach_each_other() -> None:
-    found = cluster({"nfs": {"one": NFS_1}}, network={"site_mesh": False})
-    assert set(sources(found, "/home")) == {"rack-1", "us-west-2", "us-east-1"}
+    lab = cluster({"nfs": {"one": NFS_1}}, network={"site_mesh": False})
+    assert set(sources(lab, "/home")) == {"rack-1", "us-west-2", "us-east-1"}
 
 
 def test_only_regions_with_a_line_mount_from_a_site() -> None:
@@ -101,28 +101,28 @@ def test_only_regions_with_a_line_mount_from_a_site() -> None:
         "us-west-2": {"kind": "aws", "primary": True},
         "us-east-1": {"kind": "aws", "vpn": []},
     }
-    found = cluster({"nfs": {"one": NFS_1}}, sites=sites)
-    assert set(sources(found, "/home")) == {"rack-1", "us-west-2"}
+    lab = cluster({"nfs": {"one": NFS_1}}, sites=sites)
+    assert set(sources(lab, "/home")) == {"rack-1", "us-west-2"}
 
 
 def test_an_only_access_point_is_the_way_in() -> None:
     one = {"homes": {"path": "/homes"}}
     two = {**one, "scratch": {"path": "/scratch"}}
     for points, expected in (({}, None), (one, "homes"), (two, None)):
-        found = cluster({"efs": {"home": {"path": "/home", "access_points": points}}})
-        [mount] = found.storage.mounts["us-west-2"]
+        lab = cluster({"efs": {"home": {"path": "/home", "access_points": points}}})
+        [mount] = lab.storage.mounts["us-west-2"]
         assert isinstance(mount, EfsMount)
         assert mount.access_point == expected
 
 
 def test_mounts_say_where_to_go() -> None:
-    found = cluster(
+    lab = cluster(
         {
             "nfs": {"one": {**NFS_1, "read_only": True}},
             "s3": {"data": {"path": "/data", "region": "us-east-1", "name": "lab-data"}},
         }
     )
-    assert found.storage.mounts["rack-2"] == (
+    assert lab.storage.mounts["rack-2"] == (
         S3Mount("/data", "data", False, "lab-data", "us-east-1"),
         NfsMount("/home", "one", True, "server-1.lab.internal", "/srv/home"),
     )
@@ -131,9 +131,9 @@ def test_mounts_say_where_to_go() -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(specs())
 def test_each_path_has_one_source_and_each_export_the_clients_that_mount_it(spec: Plain) -> None:
-    found, _ = resolve(read(spec).spec, Lock(), "lab")
-    storage = found.storage
-    blocks = {site.name: site.lan for site in found.sites} | {each.name: each.vpc for each in found.regions}
+    lab, _ = resolve(read(spec).spec, Lock(), "lab")
+    storage = lab.storage
+    blocks = {site.name: site.lan for site in lab.sites} | {region.name: region.vpc for region in lab.regions}
     assert set(storage.mounts) == set(blocks)
     for mounts in storage.mounts.values():
         paths = [mount.path for mount in mounts]
@@ -141,10 +141,10 @@ def test_each_path_has_one_source_and_each_export_the_clients_that_mount_it(spec
     for export in storage.nfs:
         for site, mounts in storage.mounts.items():
             inside = any(blocks[site].subnet_of(client) for client in export.clients)
-            made_here = export.storage_class is not None and site == found.regions[0].name
+            made_here = export.storage_class is not None and site == lab.regions[0].name
             assert inside == (_mounts(mounts, export.name) or made_here)
         # What a site exports it mounts itself, unless it exports something else there too.
-        own = Counter(each.path for each in storage.nfs if each.site == export.site)
+        own = Counter(other.path for other in storage.nfs if other.site == export.site)
         assert own[export.path] > 1 or _mounts(storage.mounts[export.site], export.name)
 
 
