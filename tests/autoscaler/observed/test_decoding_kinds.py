@@ -12,7 +12,6 @@ from infra.autoscaler.observed import node_affinity
 from infra.autoscaler.observed.snapshot import (
     Attachments,
     Budget,
-    Node,
     NodeTerm,
     Requirement,
     Selector,
@@ -31,53 +30,53 @@ def node(name: str = "n1", *, status: dict[str, Any] | None = None, **more: Any)
     }
 
 
-def seen(written: dict[str, Any]) -> Node:
-    return joined(Node=[written]).nodes[0]
+OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+GPU_SICK = {"key": "causeway.dev/gpu-sick", "effect": "NoSchedule"}
+TAINTS = [{"key": "k", "value": "v", "effect": "NoSchedule"}, {"key": "l", "effect": "NoExecute"}]
 
 
-def test_a_node() -> None:
-    found = seen(
-        node(
-            "ip-10-0-0-1",
-            labels={"a": "b"},
-            annotations={"causeway.dev/x": "y", "other": "z"},
-            providerID="aws:///us-west-2a/i-0123",
-            taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}, {"key": "l", "effect": "NoExecute"}],
-        )
-    )
-    assert (found.name, found.uid, found.version) == ("ip-10-0-0-1", "uid-ip-10-0-0-1", "7")
-    assert (found.labels, found.annotations) == ({"a": "b"}, {"causeway.dev/x": "y"})
-    assert found.taints == (Taint("k", "v", "NoSchedule"), Taint("l", "", "NoExecute"))
-    assert (found.ready, found.since, found.created, found.unschedulable) == (True, AT, AT, False)
-    assert (found.instance, found.sick) == ("i-0123", False)
+def with_conditions(*conditions: dict[str, Any]) -> dict[str, Any]:
+    return node(status={"conditions": list(conditions)})
 
 
-@pytest.mark.parametrize("status", ["False", "Unknown", None])
-def test_a_node_is_ready_only_if_it_says_so(status: str | None) -> None:
-    conditions = [condition("Ready", status)] if status else []
-    assert not seen(node(status={"conditions": conditions})).ready
+def offering(**amounts: Any) -> dict[str, Any]:
+    return node(status={"allocatable": amounts})
 
 
-def test_04_what_a_node_offers_is_rounded_down_and_nonsense_is_not_there() -> None:
-    allocatable = {"cpu": "3920500u", "memory": "7500m", "pods": 110, "nvidia.com/gpu": "4", "x/y": "lots"}
-    found = seen(node(status={"allocatable": allocatable})).allocatable
-    assert found == {"cpu": 3920, "memory": 7, "pods": 110, "nvidia.com/gpu": 4}
-
-
-def test_30_a_node_whose_plugin_has_not_started_has_no_cards() -> None:
-    assert seen(node(status={"allocatable": {"nvidia.com/gpu": "0"}})).allocatable == {"nvidia.com/gpu": 0}
-
-
-def test_06_labels_of_old_are_there_by_their_current_names_too() -> None:
-    old = "failure-domain.beta.kubernetes.io/zone"
-    assert seen(node(labels={old: "a"})).labels == {old: "a", ZONE: "a"}
-    assert seen(node(labels={old: "a", ZONE: "b"})).labels[ZONE] == "b"
-
-
-def test_sick_cards_by_taint_and_by_condition() -> None:
-    assert seen(node(taints=[{"key": "causeway.dev/gpu-sick", "effect": "NoSchedule"}])).sick
-    assert seen(node(status={"conditions": [condition("Ready"), condition("GpuSick")]})).sick
-    assert not seen(node(status={"conditions": [condition("GpuSick", "False")]})).sick
+@pytest.mark.parametrize(
+    ("written", "field", "value"),
+    [
+        (node("ip-10-0-0-1"), "name", "ip-10-0-0-1"),
+        (node("a"), "uid", "uid-a"),
+        (node(), "version", "7"),
+        (node(), "created", AT),
+        (node(labels={"a": "b"}), "labels", {"a": "b"}),
+        # Labels of old are there by their current names, too.
+        (node(labels={OLD_ZONE: "a"}), "labels", {OLD_ZONE: "a", ZONE: "a"}),
+        (node(labels={OLD_ZONE: "a", ZONE: "b"}), "labels", {OLD_ZONE: "a", ZONE: "b"}),
+        (node(annotations={"causeway.dev/x": "y", "other": "z"}), "annotations", {"causeway.dev/x": "y"}),
+        (node(providerID="aws:///us-west-2a/i-0123"), "instance", "i-0123"),
+        (node(taints=TAINTS), "taints", (Taint("k", "v", "NoSchedule"), Taint("l", "", "NoExecute"))),
+        (node(), "unschedulable", False),
+        # It is ready only if it says so.
+        (node(), "ready", True),
+        (node(), "since", AT),
+        (with_conditions(condition("Ready", "False")), "ready", False),
+        (with_conditions(condition("Ready", "Unknown")), "ready", False),
+        (with_conditions(), "ready", False),
+        (node(), "sick", False),
+        (node(taints=[GPU_SICK]), "sick", True),
+        (with_conditions(condition("Ready"), condition("GpuSick")), "sick", True),
+        (with_conditions(condition("GpuSick", "False")), "sick", False),
+        # What it offers is rounded down, and nonsense is not there.
+        (offering(cpu="3920500u", memory="7500m", pods=110), "allocatable",
+         {"cpu": 3920, "memory": 7, "pods": 110}),
+        (offering(cpu="4", fpga="lots"), "allocatable", {"cpu": 4000}),
+        (offering(**{"nvidia.com/gpu": "0"}), "allocatable", {"nvidia.com/gpu": 0}),
+    ],
+)  # fmt: skip
+def test_04_fields_of_a_node(written: dict[str, Any], field: str, value: Any) -> None:
+    assert getattr(joined(Node=[written]).nodes[0], field) == value
 
 
 def test_08_daemons_ask_for_what_their_template_says_and_stand_what_the_controller_adds() -> None:

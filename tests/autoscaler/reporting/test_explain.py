@@ -7,7 +7,6 @@ from autoscaler import make
 
 from infra.autoscaler.decision import Decision, Obstacle, SetDesired, Verdict
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.observed.snapshot import Pod
 from infra.autoscaler.reporting.explain import explain
 from infra.errors import UsageError
 
@@ -42,23 +41,6 @@ def test_a_gang_s_verdict_is_its_pods() -> None:
     seen = make.snapshot(pods=(make.pod("train-1", gang="Job/user-ada/train"),))
     found = explain(seen, answer(verdict), "user-ada/train-1")
     assert (found.outcome, found.where, found.gang) == ("starting", ("gpu",), "Job/user-ada/train")
-
-
-@pytest.mark.parametrize(
-    ("pod", "outcome", "says"),
-    [
-        (make.pod(node="titan-a01"), "runs", "it is on titan-a01"),
-        (make.pod(node="titan-a01", deleting=True), "leaves", "being deleted, on titan-a01"),
-        (make.pod(gated=True), "held", "its queue has not let it in yet"),
-        (make.pod(nominated="titan-a02"), "nominated", "makes room for it on titan-a02"),
-        (make.pod(owner=make.DAEMON), "held", "comes with its node"),
-        (make.pod(), "waits", "no word on it"),
-    ],
-)
-def test_a_pod_that_is_not_judged_is_explained_all_the_same(pod: Pod, outcome: str, says: str) -> None:
-    found = explain(make.snapshot(pods=(pod,)), answer(), "user-ada/work")
-    assert found.outcome == outcome
-    assert says in found.text
 
 
 def test_a_pod_that_is_not_there_gets_the_nearest_name() -> None:
