@@ -139,12 +139,13 @@ def test_a_process_that_is_killed_at_any_moment_and_its_successors(
     assert not [line for line in last.lines() if line["level"] == "error"]
 
 
-def test_once(stage: Stage, options: list[str], tmp_path: Path) -> None:
+def test_34_once_and_as_a_dry_run(stage: Stage, options: list[str], tmp_path: Path) -> None:
     stage.pods(1)
     dry = Process(options, tmp_path / "dry", "--once", "--dry-run")
     assert dry.process.wait(60) == 0
     assert "SetDesired: planned" in [line["message"] for line in dry.lines()]
     assert stage.aws.writes() == []
     assert stage.written() == []
+    assert (stage.api.count("POST", "/leases"), stage.api.count("POST", "/events")) == (0, 0)
     assert Process(options, tmp_path / "log", "--once").process.wait(60) == 0
     assert stage.sizes() == {WEST.name: 1}
