@@ -19,7 +19,6 @@ from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
 ENVIRONMENTS = Path(__file__).parents[2] / "environments"
-SHIPPED = ("minimal", "local", "research")
 
 
 @cache
@@ -27,17 +26,9 @@ def shipped(name: str) -> Cluster:
     return resolve(load(ENVIRONMENTS / f"{name}.yaml").spec, Lock(), name)[0]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_the_controller_reads_what_is_rendered_of_each_shipped_spec(name: str) -> None:
-    check(shipped(name))
-
-
 @pytest.mark.parametrize("name", scenarios())
-def test_and_of_each_golden_one(name: str) -> None:
-    check(golden(name))
-
-
-def check(cluster: Cluster) -> None:
+def test_the_controller_reads_what_is_rendered(name: str) -> None:
+    cluster = golden(name)
     read = config.parse(autoscaler.configuration(cluster))
     groups = [group for pool in cluster.pools for group in pool.groups]
     assert {each.name for each in read.groups} == {group.name for group in groups}

@@ -25,14 +25,6 @@ def client(server: ApiServer, tmp_path: Path, slept: list[float]) -> Client:
     return Client(Credentials(server.kubeconfig(tmp_path)), chance=even, sleep=slept.append)
 
 
-def test_what_the_api_is_told_comes_back(cluster: Cluster) -> None:
-    made = cluster.node()
-    found = cluster.get(f"/api/v1/nodes/{made['metadata']['name']}")
-    assert found is not None
-    assert found["metadata"]["uid"] == made["metadata"]["uid"]
-    assert cluster.get("/api/v1/nodes/nobody") is None
-
-
 def test_a_refusal_is_told_in_the_servers_words(cluster: Cluster) -> None:
     with pytest.raises(RefusedError, match="nobody") as refused:
         cluster.client.get("/api/v1/nodes/nobody")

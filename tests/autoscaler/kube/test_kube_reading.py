@@ -158,14 +158,3 @@ def test_whatever_happens_caches_come_to_what_is_so(server: ApiServer, near: Clu
         until(lambda: watcher.healthy and watcher.errors == {})
     finally:
         watcher.stop()
-
-
-def test_a_pod_bound_in_the_meantime_is_seen_by_a_fresh_look(cluster: Cluster) -> None:
-    """A watch may be behind; what decides over a machine's end is asked for anew."""
-    node = str(cluster.node()["metadata"]["name"])
-    looks = Looks(cluster.client, Decoder())
-    assert looks.pods_on(node) == ()
-    pod = cluster.pod(on=node)
-    assert [each.name for each in looks.pods_on(node)] == [pod["metadata"]["name"]]
-    cluster.delete(f"{PODS}/{pod['metadata']['name']}")
-    assert looks.pods_on(node) == ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -220,8 +219,3 @@ def test_newcomers_that_must_wait_delay_nobody_ahead(
     found = after([*waiting, last], running, capacity=capacity)
     if found[-1] != 0:
         assert found[:-1] == before
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_nothing_to_do(count: int) -> None:
-    assert after([work(1)] * count, capacity={"a": 0}) == [TOO_LARGE] * count
