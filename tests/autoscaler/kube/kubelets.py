@@ -6,6 +6,7 @@ pods to their end, let go of those that are to go, and fall silent when their ma
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -65,6 +66,8 @@ class Kubelets:
                 self._pods()
             except KubeError:
                 pass  # again in a moment, as kubelets do
+            except Exception:
+                logging.getLogger(__name__).exception("a kubelet failed; it goes on")
 
     # Machines.
 
