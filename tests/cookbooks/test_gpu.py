@@ -23,7 +23,7 @@ from golden_folders import assert_text
 
 GPU = COOKBOOKS / "gpu"
 SAID = Path(__file__).parents[1] / "gpu"
-MESSAGES = Path(__file__).parents[1] / "messages/gpu_health.txt"
+MESSAGES = Path(__file__).parents[1] / "messages/gpu-health.txt"
 XIDS = [46, 48, 62, 64, 74, 79, 95]
 T470, O580, U580 = "nvidia-tesla-470", "580-server-open", "nvidia-utils-580-server"
 

@@ -29,7 +29,7 @@ from infra.render.templating import TEMPLATES
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
-MESSAGES = Path(__file__).parents[1] / "messages" / "vpn.txt"
+MESSAGES = Path(__file__).parents[1] / "messages" / "openvpn.txt"
 STATIC = TEMPLATES / "openvpn" / "static"
 RULES = "etc/nftables/remote-access.nft"
 

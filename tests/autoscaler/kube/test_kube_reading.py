@@ -7,7 +7,7 @@ import time
 
 import pytest
 from autoscaler.apiserver import ApiServer, Object
-from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, fresh
+from autoscaler.kube.clusters import FAST, Cluster, Plain, fresh
 from waiting import until
 
 from infra.autoscaler.kube.client import Client, KubeError
