@@ -234,10 +234,10 @@ def test_an_explanation_is_a_line_and_then_group_by_group(capsys: pytest.Capture
             text="8 x A100",
             gang="Job/user-ada/train",
             obstacles=(
-                Obstacle("gpu-west", "backoff", "no capacity", make.NOW),
-                Obstacle("cpu", "size", "has no cards"),
+                Obstacle("gpu-west", "backoff", "full", make.NOW),
+                Obstacle("cpu", "size", "misfit"),
             ),
-            changes=(Change("cpu", 1, 2, "for 3 pods that wait"),),
+            changes=(Change("cpu", 1, 2, "demand"),),
             unknown=("aws/eu-west-1: no answer",),
         )
     )

@@ -169,7 +169,8 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     own = named("kubernetes: {addons: {ingress: {version: 40.0.0}}}\n", tmp_path)
     assert ["40.0.0" in line for line in pulled(own).unknown] == [True]
     assert not any(each.repository == "library/traefik" for each in pulled(own).images)
-    older = replace(golden("minimal"), kubernetes=replace(golden("minimal").kubernetes, version="1.35"))
+    kubernetes = replace(golden("minimal").kubernetes, version="1.35", kubeadm_images=())
+    older = replace(golden("minimal"), kubernetes=kubernetes)
     assert ["1.35" in line for line in pulled(older).unknown] == [True]
     assert not any(
         each.repository.startswith("kube-") and "kubeadm" in each.users for each in pulled(older).images
