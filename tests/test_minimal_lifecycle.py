@@ -15,7 +15,8 @@ from infra.drive.aws import Aws
 def test_applied_it_has_no_changes_and_destroyed_it_is_gone(tmp_path: Path) -> None:
     project = Project.copied(tmp_path, "minimal")
     try:
-        project.invoke("apply", "--yes")
+        project.invoke("plan", "--detailed-exitcode", code=2)
+        project.invoke("apply")
         assert blocks_in_aws(project) == blocks_by_spec(project)
         plan = json.loads(project.invoke("plan", "--json", "--detailed-exitcode"))
         assert (plan["changes"], plan["undeclared"]) == ([], [])
