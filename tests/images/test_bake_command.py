@@ -169,7 +169,7 @@ def test_without_machines_it_says_so_at_once(project: Project, monkeypatch: pyte
     localaws.stop(folder)
     monkeypatch.delenv("CAUSEWAY_MACHINES")
     _, err = project.invoke("bake", "--image", "cpu", code=1)
-    assert "CAUSEWAY_MACHINES" in err
+    assert "invoke bake --env tiny --dry-run" in err
 
 
 def test_what_can_not_be_meant_is_refused(project: Project) -> None:
