@@ -36,7 +36,7 @@ class FailureClass:
     """What is left alone for a while: the zone, where the group has several; the group; or nothing, where AWS
     tries again by itself."""
     words: str
-    """Why there are no machines, as text for users."""
+    """Why no machines start, as shown to users."""
     verdict: str
     """The same of a group, in a sentence that begins with its name."""
     for_people: bool = False
@@ -311,7 +311,7 @@ def classify(message: str, cause: str = "", code: str = "") -> str | None:
 
 
 def words(code: str, otherwise: str = "machines do not start") -> str:
-    """Why there are no machines, as text for users: a class or another reason."""
+    """Why no machines start, as shown to users: the text of a failure class, else ``otherwise``."""
     return CLASSES[code].words if code in CLASSES else otherwise
 
 

@@ -96,8 +96,7 @@ def _label(kind: Kind, view: GroupView) -> _Why | None:
     """Why no machine of a group will ever do, whatever its size."""
     template, shape = view.template, kind.shape
     if any(name == DEVICES for name, _ in shape.requests):
-        text = "has no devices for resource claims (DRA) that are known here: ask for cards as nvidia.com/gpu"
-        return "devices", text
+        return "devices", "does not support resource claims (DRA); request nvidia.com/gpu instead"
     placement = obstacle(shape, template.labels, template.taints, zones=view.group.zones)
     if placement is not None:
         return "placement", placement
