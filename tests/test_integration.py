@@ -184,6 +184,14 @@ def test_what_passes_when_it_is_run_again_alone_is_named(make: Make) -> None:
     assert record(root)["area"]["passed"] == 1
 
 
+def test_a_test_that_passed_the_first_time_may_fail_in_the_second(make: Make) -> None:
+    body = PASSES_THE_SECOND_TIME.replace("import pathlib", "").replace("assert again", "assert not again")
+    other = body.replace("test_it", "test_other").replace('before"', 'other"')
+    root = make(PASSES_THE_SECOND_TIME + other)
+    assert integration.main(["--area", "area"], root) == 0
+    assert record(root)["area"]["retried"] == ["tests/test_toy.py::test_it", "tests/test_toy.py::test_other"]
+
+
 @pytest.mark.parametrize("second", ["assert False", "pytest.skip('none left')"])
 def test_what_does_not_pass_when_it_is_run_again_is_not_recorded(make: Make, second: str) -> None:
     again = f"    if again: {second}\n    assert again"

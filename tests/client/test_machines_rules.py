@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ import causeway
 from causeway.errors import CausewayError, InputError
 from causeway.job import Job
 from causeway.machines import host, kit
-from causeway.machines.gang import Leader
+from causeway.machines.gang import Follower, Leader
 from causeway.machines.leases import Gpu, fits
 from causeway.machines.placement import emptied, place, room
 from causeway.machines.ssh import Host, hosts_named
@@ -177,6 +177,24 @@ def test_how_a_run_ends(ended: Mapping[str, Any], state: str, first: str | None)
         leader.close()
     assert outcome["state"] == state
     assert (outcome["first"] and f"{outcome['first']['role']}-0") == first
+
+
+def test_when_another_worker_failed_does_not_depend_on_when_it_was_heard() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    leader = Leader({"a-0": "one", "b-0": "two"}, ["a-0"], "token", port, 60)
+    try:
+        follower = Follower("b-0", "token", f"127.0.0.1:{port}")
+        failed = time.time()
+        telling = Thread(target=follower.ended, args=({"exit": 1, "at": failed},))
+        telling.start()
+        while "b-0" not in leader.ended:
+            time.sleep(0.5)
+            leader.look("a-0")
+        telling.join()
+        assert abs(leader.ended["b-0"]["at"] - failed) < 0.25
+    finally:
+        leader.close()
 
 
 def test_the_kit_runs_on_a_machine_that_has_python_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 from rich.console import Console
@@ -306,10 +306,10 @@ def _follow(
     out: Console, name: str, on: Sequence[str] = (), *, worker: str | None = None, as_json: bool
 ) -> int:
     """Shows a run until it ends; the exit code. DetachedError on Ctrl-C."""
+    showing = Lock()
     try:
         run = runs.find(name, on)
         show = printer(out, [worker] if worker else [each.name for each in run.workers])
-
         broken: list[str] = []
 
         def copy(host: Host) -> None:
@@ -317,7 +317,8 @@ def _follow(
                 with _output(host, run, worker, None, follow=True) as process:
                     for line in process.stdout:
                         _, who, text = _parted(line)
-                        show(who, text)
+                        with showing:
+                            show(who, text)
                     if process.wait():
                         broken.append(host.name)
             except UnreachableError:
@@ -336,6 +337,8 @@ def _follow(
                 )
             time.sleep(1)
     except KeyboardInterrupt:
+        # For good: a thread that writes while Python ends makes it abort.
+        showing.acquire(timeout=1)
         raise DetachedError(
             f"{name} goes on on its machines: causeway logs -f {name}; causeway stop {name}"
         ) from None

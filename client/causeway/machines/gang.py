@@ -12,6 +12,7 @@ import errno
 import hmac
 import json
 import math
+import select
 import socket
 import time
 from collections import deque
@@ -26,6 +27,8 @@ CONNECT = 120
 """Seconds in which all have found one another."""
 _IN_USE = 5
 """Seconds in which the port of the run has to become free."""
+_ANSWERS = 5
+"""Seconds in which the first one says what time it is; it looks at its connections every 0.2 s."""
 
 
 class Line:
@@ -71,6 +74,10 @@ class Line:
                 return
             yield message
 
+    def comes(self, seconds: float) -> bool:
+        """Waits for what comes next; whether it came in time."""
+        return bool(select.select([self._socket], [], [], max(seconds, 0))[0])
+
     def close(self) -> None:
         self._socket.close()
 
@@ -92,7 +99,7 @@ class Follower:
         self._line = Line(_connected(host.strip("[]"), int(port)))
         self._stop = ""
         self._orders: deque[dict[str, Any]] = deque()
-        self._line.send(worker=worker, token=token, now=time.time())
+        self._line.send(worker=worker, token=token)
 
     def stop(self) -> str:
         """How the run ended, once it has: this worker has to stop. ``lost`` if the first one is gone."""
@@ -115,8 +122,23 @@ class Follower:
                 self._orders.append(message)
 
     def ended(self, status: Mapping[str, Any]) -> None:
-        self._line.send(ended=status, now=time.time())
+        """Says how this worker ended; its ``at`` by the first one's clock."""
+        self._line.send(clock=True)
+        at = status.get("at", time.time()) + self._behind()
+        self._line.send(ended={**status, "at": at})
         self._line.close()
+
+    def _behind(self) -> float:
+        """How far our clock is behind the first one's, which says what it is as it sends it: where we only
+        noted when a message was read, what it had waited would count, and that is longer than ranks take to
+        fail of one another. 0 where it does not answer."""
+        until = time.monotonic() + _ANSWERS
+        while not self._line.broken and self._line.comes(until - time.monotonic()):
+            now = time.time()
+            for message in self._line.messages():
+                if "clock" in message:
+                    return float(message["clock"]) - now
+        return 0.0
 
 
 def _connected(host: str, port: int) -> socket.socket:
@@ -162,7 +184,6 @@ class Leader:
         self._decides = decides
         self._token = token
         self._lines: dict[str, Line] = {}
-        self._offsets: dict[str, float] = {}
         self._new: list[Line] = []
         self._begun = time.monotonic()
         self._connect_until = self._begun + CONNECT
@@ -184,8 +205,7 @@ class Leader:
 
     def note(self, worker: str, status: Mapping[str, Any]) -> None:
         """Of a worker that has ended."""
-        at = status.get("at", time.time()) + self._offsets.get(worker, 0.0)
-        self.ended[worker] = {**status, "at": at, "host": self._machines[worker]}
+        self.ended[worker] = {"at": time.time(), **status, "host": self._machines[worker]}
 
     def end(self, state: str, reason: str = "") -> None:
         """Ends the run, unless it has ended."""
@@ -199,8 +219,9 @@ class Leader:
         self._accept()
         for worker, line in self._lines.items():
             for message in line.messages():
-                if "ended" in message:
-                    self._measure(worker, message)
+                if "clock" in message:
+                    line.send(clock=time.time())
+                elif "ended" in message:
                     self.note(worker, message["ended"])
                 elif "ready" in message:
                     self.ready[worker] = bool(message["ready"])
@@ -232,11 +253,6 @@ class Leader:
         if self._listener is not None:
             self._listener.close()
 
-    def _measure(self, worker: str, message: Mapping[str, Any]) -> None:
-        """How far its clock is behind ours: what a message has waited for us only adds to it."""
-        offset = time.time() - float(message["now"])
-        self._offsets[worker] = min(offset, self._offsets.get(worker, offset))
-
     def _lose(self, worker: str, reason: str) -> None:
         role, _, rank = worker.rpartition("-")
         self.note(worker, {"role": role, "rank": int(rank), "lost": True, "reason": reason, "lines": []})
@@ -258,7 +274,6 @@ class Leader:
                 line.close()
                 continue
             self._lines[worker] = line
-            self._measure(worker, said)
             if self.state:
                 line.send(stop=self.state)
 
