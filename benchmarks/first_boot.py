@@ -22,6 +22,7 @@ from pathlib import Path
 
 from machines import disk
 from machines.site import Site
+from qemu import Unavailable
 
 MACHINE = "login"
 RECIPES = "recipe[base],recipe[storage],recipe[container_runtime],recipe[ssh_node]"
@@ -46,11 +47,11 @@ def measure(folder: Path) -> Iterator[FirstBoot]:
     """Without an image, then with one.
 
     Raises:
-        disk.Unavailable: There can be no machine here, or there is no Chef.
+        Unavailable: There can be no machine here, or there is no Chef.
     """
     chef = disk.Chef.here()
     if chef is None:
-        raise disk.Unavailable("no CINC or Chef Infra Client: CHEF_CLIENT and CHEF_CLIENT_TREE name one")
+        raise Unavailable("no CINC or Chef Infra Client: CHEF_CLIENT and CHEF_CLIENT_TREE name one")
     made_from = disk.disk(chef)
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
@@ -93,7 +94,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         try:
             rows = list(measure(Path(folder)))
-        except disk.Unavailable as fault:
+        except Unavailable as fault:
             sys.stderr.write(f"{fault}\n")
             return 1
     sys.stdout.write("| first boot | received | packages | steps | time |\n|---|---:|---:|---:|---:|\n")

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from machines.disk import Unavailable, mirror
+from machines.disk import mirror
+from qemu import Unavailable
 
 ROOT: Final = Path(__file__).parents[1]
 BASE: Final = "docker.io/library/python:3.12-slim-bookworm"

@@ -19,7 +19,7 @@ import pytest
 from client.wheels import wheel
 from machines import archive, boot, disk
 from machines.site import Site
-from network.machine import Unavailable, release
+from qemu import Unavailable, release
 
 pytestmark = pytest.mark.timeout(5400)
 
@@ -95,7 +95,7 @@ def real_disk() -> Path:
     try:
         boot.kernel()
         return disk.disk(chef)
-    except (disk.Unavailable, Unavailable) as fault:
+    except Unavailable as fault:
         pytest.skip(str(fault))
 
 

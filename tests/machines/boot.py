@@ -6,12 +6,11 @@ which comes from this computer, are mounted from here over 9p.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from network import initramfs, machine
+import qemu
 
 MODULES = ("virtio_pci", "virtio_blk", "ext4", "virtio_net", "9pnet_virtio", "9p", "virtio-rng")
 
@@ -48,24 +47,17 @@ def kernel() -> Path:
     """The kernel that machines run.
 
     Raises:
-        network.machine.Unavailable: There is none.
+        qemu.Unavailable: There is none.
     """
-    return machine.kernel(MODULES)
+    return qemu.kernel(MODULES)
 
 
 def build(image: Path, seed: Mapping[str, File], private: str = "") -> bytes:
     """The initramfs for a kernel's file; ``seed``: absolute path → file; ``private``: one more address."""
-    busybox = Path(shutil.which("busybox") or "/bin/busybox")
-    files = initramfs.modules(machine.release(image), MODULES)
-    order = "".join(f"{number:02}.ko\n" for number, _ in enumerate(files))
     folders = sorted({str(each) for path in seed for each in Path(path).parents if str(each) != "/"})
-    return initramfs.archive([
-        *((name, 0o040755, b"") for name in ("bin", "modules", "dev", "seed")),
-        ("bin/busybox", 0o100755, busybox.read_bytes()),
-        ("init", 0o100755, _INIT.encode()),
+    return qemu.initramfs(image, MODULES, _INIT, [
+        ("seed", 0o040755, b""),
         ("private", 0o100644, private.encode()),
-        ("modules/order", 0o100644, order.encode()),
-        *((f"modules/{number:02}.ko", 0o100644, initramfs.plain(path)) for number, path in enumerate(files)),
         *((f"seed{folder}", 0o040700 if folder.endswith("/.ssh") else 0o040755, b"") for folder in folders),
         *((f"seed{path}", 0o100000 | file.mode, file.text.encode()) for path, file in seed.items()),
     ])  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from machines import boot, disk
-from network.machine import Unavailable
+from qemu import Unavailable
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def machine_disk(chef: disk.Chef | None) -> Path:
     try:
         boot.kernel()
         return disk.disk(chef)
-    except (disk.Unavailable, Unavailable) as fault:
+    except Unavailable as fault:
         pytest.skip(str(fault))
 
 

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from qemu import Unavailable
+
 from infra.drive.flock import held
 
 _ROOTFS = Path(__file__).with_name("rootfs")
@@ -45,10 +47,6 @@ _TOOLS = {
     "ssh-keygen": "openssh-client",
 }
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-
-
-class Unavailable(Exception):  # noqa: N818 # what a skipped test says
-    """No disk on this computer. The message names what is missing."""
 
 
 @dataclass(frozen=True)

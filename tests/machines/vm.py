@@ -21,17 +21,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import qemu
 from machines import boot
 from machines.boot import File
-from network.machine import accelerators, release
 
 _LEASH = Path(__file__).with_name("leash.py")
-# Why: see the network lab's VM. Starting a program takes a fifth of the time. On a busy computer a service
-# may still take longer to start than systemd waits by itself.
-_ARGUMENTS = (
-    "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off norandmaps tsc=reliable clocksource=tsc"
-    " random.trust_cpu=on systemd.default_timeout_start_sec=600"
-)
+# On a busy computer a service may take longer to start than systemd waits by itself.
+_ARGUMENTS = "systemd.default_timeout_start_sec=600"
 _LEASHES: dict[Path, subprocess.Popen[bytes]] = {}
 """Of machines that this process started: folder → process."""
 _UP_SECONDS = 600
@@ -112,7 +108,7 @@ class Vm:
         Raises:
             Broken: It does not come up.
         """
-        for accelerator in accelerators():
+        for accelerator in qemu.accelerators():
             command = [
                 sys.executable,
                 "-I",
@@ -188,21 +184,9 @@ class Vm:
         image = boot.kernel()
         data = self.folder / "data.qcow2"
         restrict = "off" if json.loads((self.folder / "vm.json").read_text())["online"] else "on"
+        memory_mib = int(os.environ.get("CAUSEWAY_VM_MIB", "1024"))
         return [
-            "qemu-system-x86_64",
-            *(
-                "-accel",
-                accelerator,
-                "-cpu",
-                "max,la57=off",
-                "-smp",
-                "2",
-                "-m",
-                os.environ.get("CAUSEWAY_VM_MIB", "1024"),
-            ),
-            *("-machine", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
-            *("-kernel", image, "-initrd", self.folder / "initramfs"),
-            *("-append", _ARGUMENTS),
+            *qemu.command(accelerator, image, self.folder / "initramfs", memory_mib, _ARGUMENTS),
             *("-serial", f"file:{self.folder / 'console'}"),
             # The power button.
             *("-chardev", "stdio,id=button,signal=off", "-serial", "chardev:button"),
@@ -212,7 +196,7 @@ class Vm:
             ),
             *(["-drive", f"file={data},if=virtio,format=qcow2,cache=unsafe"] if data.exists() else []),
             *("-netdev", f"user,id=net,restrict={restrict},hostfwd=tcp:{self.address}:22-:22"),
-            *("-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"),
+            *("-device", "virtio-net-pci,netdev=net,romfile="),
             "-virtfs",
             f"local,path={_modules(image)},mount_tag=modules,security_model=none,readonly=on,multidevs=remap",
         ]
@@ -221,7 +205,7 @@ class Vm:
 def _modules(image: Path) -> Path:
     """The folder with all kernels' modules; a machine loads those of its own."""
     folder = Path("/lib/modules").resolve()
-    assert (folder / release(image)).is_dir()
+    assert (folder / qemu.release(image)).is_dir()
     return folder
 
 

@@ -11,10 +11,11 @@ import pytest
 from network import algorithms
 from network.lab import Lab
 from network.laptops_place import Place, draw, place_machine
-from network.machine import Machine, Unavailable
+from network.machine import Machine
 from network.machine import machine as made_machine
 from network.node import TEST_SECONDS
 from network.world import World, research
+from qemu import Unavailable
 
 _NEEDED = {
     "charon-systemd": "charon-systemd",

@@ -21,9 +21,10 @@ from pathlib import Path
 from network.engineer import ROOT
 from network.lab import Lab, Segment
 from network.laptops import Access, Laptop, Server, echoes, resolver
-from network.machine import Direct, Machine, MachineFault, Unavailable, machine
+from network.machine import Direct, Machine, MachineFault, machine
 from network.node import Node
 from network.world import research
+from qemu import Unavailable
 
 POD, SERVICE, LOGIN, MASTER, STORAGE = "10.4.0.5", "10.0.16.20", "10.2.0.13", "10.2.0.10", "10.200.0.3"
 METADATA = "169.254.169.254"

@@ -29,9 +29,38 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from network import initramfs
+import qemu
+from qemu import Unavailable
 
 _AGENT = Path(__file__).with_name("agent.py")
+_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "virtio_console", "virtio-rng")
+"""Those that reach the host's root folder, and the agent."""
+_INIT = """\
+#!/bin/busybox sh
+export PATH=/bin:/usr/sbin:/usr/bin:/sbin
+/bin/busybox mkdir -p /proc /host
+while read -r module; do /bin/busybox insmod "/modules/$module"; done < /modules/order
+/bin/busybox mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=512000 host /host || exit
+/bin/busybox mount -t proc proc /host/proc
+/bin/busybox mount -t sysfs sysfs /host/sys
+/bin/busybox mount -t devtmpfs devtmpfs /host/dev
+/bin/busybox mkdir -p /host/dev/shm /host/dev/pts
+# What udev links: shells read from /dev/fd.
+/bin/busybox ln -s /proc/self/fd /host/dev/fd
+/bin/busybox ln -s /proc/self/fd/0 /host/dev/stdin
+/bin/busybox mount -t tmpfs tmpfs /host/dev/shm
+/bin/busybox mount -t devpts devpts /host/dev/pts
+for folder in run tmp var/tmp; do /bin/busybox mount -t tmpfs -o mode=1777 tmpfs "/host/$folder"; done
+/bin/busybox mkdir -p /host/run/lab
+/bin/busybox cp /agent.py /host/run/lab/agent.py
+/bin/busybox ip link set lo up
+/bin/busybox cat > /host/run/lab/first <<'EOF'
+@PYTHON@ -I -S /run/lab/agent.py agent
+echo o > /proc/sysrq-trigger
+sleep 60
+EOF
+exec /bin/busybox switch_root /host /bin/sh /run/lab/first
+"""
 _MEMORY_MIB = 1536
 _BOOT_SECONDS = 60
 _BOOT_WAIT = 300
@@ -49,10 +78,6 @@ _FIRST = ("sh", "-c", 'echo -10 >/proc/self/autogroup; exec nice -n -10 "$@"', "
 
 PATIENCE = 4
 """What a busy machine, on which other tests run, is given of the time that suffices on one that is not."""
-
-
-class Unavailable(Exception):  # noqa: N818 # what a skipped test says
-    """No lab on this machine. The message names what is missing."""
 
 
 class MachineFault(Exception):  # noqa: N818 # told, not handled
@@ -229,17 +254,15 @@ class Vm(Machine):
 
     def __init__(self, *, memory_mib: int = _MEMORY_MIB, devices: Sequence[str] = ()) -> None:
         """`devices`: further arguments of QEMU."""
-        image, busybox = kernel(), shutil.which("busybox")
-        if busybox is None:
-            raise Unavailable("busybox is missing (package busybox-static)")
+        image = qemu.kernel(_MODULES)
         with tempfile.TemporaryDirectory(prefix="causeway-lab-") as folder:
             archive = Path(folder) / "initramfs"
-            archive.write_bytes(initramfs.build(release(image), Path(busybox), _AGENT))
-            for accelerator in accelerators():
+            archive.write_bytes(_first_files(image))
+            for accelerator in qemu.accelerators():
                 ours, theirs = socket.socketpair()
                 with theirs, (Path(folder) / "console").open("wb") as console:
-                    qemu = _qemu(accelerator, image, archive, theirs.fileno(), memory_mib)
-                    command = [*_FIRST, *LEASH, *qemu, *devices]
+                    machine = _qemu(accelerator, image, archive, theirs.fileno(), memory_mib)
+                    command = [*_FIRST, *LEASH, *machine, *devices]
                     process = subprocess.Popen(
                         command,
                         pass_fds=[theirs.fileno()],
@@ -262,7 +285,7 @@ class Vm(Machine):
             if shutil.which(tool) is None:
                 return f"{tool} is missing (package {package})"
         try:
-            kernel()
+            qemu.kernel(_MODULES)
         except Unavailable as fault:
             return str(fault)
         return ""
@@ -284,54 +307,17 @@ def machine() -> Machine:
     raise Unavailable("; ".join(reasons) or f"CAUSEWAY_LAB={wanted} is neither direct nor vm")
 
 
-def release(kernel: Path) -> str:
-    """The version of a kernel's file, as its modules' folder is called."""
-    return kernel.name.removeprefix("vmlinuz-") if kernel.name != "vmlinuz" else kernel.parent.name
-
-
-def kernel(wanted: Sequence[str] = initramfs.MODULES) -> Path:
-    """The newest kernel that we may read and that has these modules; without any named, those for 9p."""
-    found = [*Path("/boot").glob("vmlinuz-*"), *Path("/lib/modules").glob("*/vmlinuz")]
-    for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
-        if not os.access(path, os.R_OK):
-            continue
-        try:
-            initramfs.modules(release(path), wanted)
-        except LookupError:
-            continue
-        return path
-    raise Unavailable("no kernel with 9p that we may read in /boot (package linux-image-amd64)")
-
-
-def accelerators() -> list[str]:
-    """What QEMU may run a kernel with here, the fastest first."""
-    # Some hosts offer a /dev/kvm that can't run a kernel; their processor shows no virtualisation.
-    flags = Path("/proc/cpuinfo").read_text().split()
-    kvm = ["kvm"] if os.access("/dev/kvm", os.R_OK | os.W_OK) and {"vmx", "svm"} & set(flags) else []
-    return [*kvm, "tcg,thread=multi"]
-
-
-_EMULATED = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes,+pclmulqdq,+rdrand"
-"""What QEMU emulates where it has to: x86-64-v2 and what ciphers use. With all that it can (``max``), each
-switch between processes saves and loads vector registers, and a process costs a fifth more to start."""
-
-
-def _qemu(accelerator: str, kernel: Path, archive: Path, line: int, memory_mib: int) -> list[str]:
-    # The same addresses in each process (norandmaps): without KVM, QEMU keeps the code it translated by
-    # address, and starting a program takes a fifth of the time. And a clock (tsc) that is read without
-    # leaving the VM.
-    arguments = (
-        "console=ttyS0 quiet panic=-1 mitigations=off norandmaps"
-        " tsc=reliable clocksource=tsc random.trust_cpu=on"
-    )
-    cpu = _EMULATED if accelerator.startswith("tcg") else "max"
+def _qemu(accelerator: str, image: Path, initramfs: Path, line: int, memory_mib: int) -> list[str | Path]:
     return [
-        "qemu-system-x86_64",
-        *("-accel", accelerator, "-cpu", cpu, "-smp", "2", "-m", str(memory_mib)),
-        *("-machine", "pc,usb=off", "-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-display", "none", "-serial", "stdio", "-monitor", "none"),
-        *("-kernel", str(kernel), "-initrd", str(archive), "-append", arguments),
+        *qemu.command(accelerator, image, initramfs, memory_mib),
+        *("-serial", "stdio", "-monitor", "none"),
         *("-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"),
-        *("-device", "virtio-rng-pci", "-device", "virtio-serial-pci"),
+        *("-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=agent,fd={line}", "-device", "virtserialport,chardev=agent,name=agent"),
     ]
+
+
+def _first_files(image: Path) -> bytes:
+    # Not the virtual environment's: it may lie where the VM has a folder of its own, as /tmp is.
+    init = _INIT.replace("@PYTHON@", str(Path(sys.executable).resolve()))
+    return qemu.initramfs(image, _MODULES, init, [("agent.py", 0o100644, _AGENT.read_bytes())])
