@@ -1,6 +1,6 @@
 """A spec against the one that was last applied: what changed, and whether it may.
 
-Each field carries its update policy (``infra.spec.policy``). Compared is what was decided, not what was
+Each field carries its update policy (``infra.schema.policy``). Compared is what was decided, not what was
 written: to write down the block that a VPC has anyway changes nothing, and to lose the lock file does.
 
 ``snapshot`` is what is remembered of an apply; ``changes`` compares it with today's spec; ``refused`` turns
@@ -18,11 +18,11 @@ from pydantic import BaseModel
 
 from infra.errors import Path, Position, Problem, dotted
 from infra.model import Cluster
-from infra.spec import Spec
-from infra.spec.defaults import primary_of
-from infra.spec.formatting import hints, item_of, models, part_of, plain, spelled
-from infra.spec.policy import Policy, Update, policy_of
-from infra.spec.sites import AwsSite
+from infra.schema import Spec
+from infra.schema.defaults import primary_of
+from infra.schema.formatting import hints, item_of, models, part_of, plain, spelled
+from infra.schema.policy import Policy, Update, policy_of
+from infra.schema.sites import AwsSite
 
 CODE: Final = "UPD001"
 """A field that can't change after the first apply was changed."""

@@ -14,8 +14,8 @@ Entry: TypeAlias = tuple[str, int, bytes]
 """Path, mode with the kind of file, content."""
 
 # The same addresses in each process (norandmaps): without KVM, QEMU keeps the code it translated by address,
-# and starting a program takes a fifth of the time. A clock (tsc) that is read without leaving the VM. And no
-# test of its timer (no_timer_check), which fails, and the kernel panics, where the host is too busy to run it.
+# and starting a program takes a fifth of the time. A clock (tsc) that is read without leaving the VM. No test
+# of the timer (no_timer_check): it fails, and the kernel panics, where the host is too busy to run the VM.
 _ARGUMENTS = (
     "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off norandmaps"
     " tsc=reliable clocksource=tsc no_timer_check random.trust_cpu=on"

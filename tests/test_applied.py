@@ -26,10 +26,10 @@ from infra.load import Loaded, load
 from infra.model import Cluster
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
-from infra.spec import Spec
-from infra.spec.formatting import hints, item_of, models
-from infra.spec.policy import Update, policy_of
-from infra.spec.reference import parts
+from infra.schema import Spec
+from infra.schema.formatting import hints, item_of, models
+from infra.schema.policy import Update, policy_of
+from infra.schema.reference import parts
 
 MESSAGES = Path(__file__).parent / "messages/applied.txt"
 

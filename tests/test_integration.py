@@ -127,7 +127,7 @@ def test_each_area_installs_a_part_of_all_packages() -> None:
         ("tests/autoscaler/kube/deeper/test_kube_client.py::test_it[real-1]", None),
         ("tests/test_spec_walks.py::test_a_walk_through_edits[x]", "terraform"),
         ("tests/test_spec_walks.py::test_a_move_loses_nothing", None),
-        ("tests/spec/test_reference.py::test_it", None),
+        ("tests/schema/test_reference.py::test_it", None),
     ],
 )
 def test_the_area_of_a_test(nodeid: str, area: str | None) -> None:

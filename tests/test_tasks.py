@@ -193,7 +193,7 @@ def test_the_picture_of_a_cluster(project: Path) -> None:
 
 
 def test_the_list_of_tasks_needs_no_heavy_library() -> None:
-    heavy = ["pydantic", "jinja2", "boto3", "rich", "cryptography", "infra.spec"]
+    heavy = ["pydantic", "jinja2", "boto3", "rich", "cryptography", "infra.schema"]
     program = f"import sys, tasks; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT

@@ -40,7 +40,7 @@ from infra.checks import (
 from infra.checks.facts import Facts
 from infra.checks.registry import FAMILIES, Check, Finding, registered
 from infra.errors import Path, Position, Problem, dotted
-from infra.spec import Spec
+from infra.schema import Spec
 
 __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"]
 

@@ -15,9 +15,9 @@ from infra.checks.phrases import listed, meant_one_of, repeated
 from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.spec import defaults
-from infra.spec.access import User
-from infra.spec.sites import NodeRole
+from infra.schema import defaults
+from infra.schema.access import User
+from infra.schema.sites import NodeRole
 
 RSA_BITS: Final = 2048
 """The shortest RSA key that is still accepted by common policy (NIST SP 800-131A)."""

@@ -18,8 +18,8 @@ from infra.errors import Level, Path, Position, Problem, dotted
 from infra.model import Cluster
 from infra.model.machines import Instance, NodePool
 from infra.model.places import Region
-from infra.spec import Spec
-from infra.spec.sites import AwsSite
+from infra.schema import Spec
+from infra.schema.sites import AwsSite
 
 NO_ZONE: Final = "SITE034"
 NO_NAT: Final = "SITE040"

@@ -10,8 +10,8 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path
-from infra.spec import kubernetes as written
-from infra.spec.addons import EFA, INGRESS, is_on, page_domain, split_path
+from infra.schema import kubernetes as written
+from infra.schema.addons import EFA, INGRESS, is_on, page_domain, split_path
 
 
 def _stated(facts: Facts) -> Iterator[tuple[Path, written.AddOn, AddOn]]:

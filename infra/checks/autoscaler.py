@@ -9,7 +9,7 @@ from infra.checks.facts import Facts, Group
 from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
 from infra.errors import Level
-from infra.spec.types import IMAGE_REFERENCE
+from infra.schema.types import IMAGE_REFERENCE
 
 
 @check("AUT001", Level.ERROR, "Spare nodes of a pool that does not exist.")

@@ -12,8 +12,8 @@ from infra.checks.facts import TIERS, Facts, Group, Place, usable
 from infra.checks.phrases import addresses, count, listed
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path
-from infra.spec.access import Wireguard
-from infra.spec.defaults import DEVICES_PREFIX, SERVICES_PREFIX, listener_prefix, node_prefix
+from infra.schema.access import Wireguard
+from infra.schema.defaults import DEVICES_PREFIX, SERVICES_PREFIX, listener_prefix, node_prefix
 
 NODE_BITS: Final = 16
 """Kubernetes takes at most so many bits between the pods' range and a node's block."""

@@ -12,7 +12,7 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.spec.platform import Record
+from infra.schema.platform import Record
 
 LABEL: Final = 63
 NAME: Final = 253

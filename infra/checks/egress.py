@@ -13,8 +13,8 @@ from infra.checks.facts import Facts, Place
 from infra.checks.phrases import listed
 from infra.checks.registry import Finding, check
 from infra.errors import Level
-from infra.spec import addons
-from infra.spec.sites import Nat
+from infra.schema import addons
+from infra.schema.sites import Nat
 
 _DEFAULT: Final = "_default"
 """The registry mirror of every registry without an entry."""

@@ -15,9 +15,9 @@ from infra.catalogue.instances import InstanceType
 from infra.catalogue.limits import RESERVED_PER_SUBNET
 from infra.catalogue.regions import Region
 from infra.errors import Path
-from infra.spec import Spec, addons, defaults
-from infra.spec.pools import Image, Pool, PoolRegion
-from infra.spec.sites import AwsSite, NodeRole, PhysicalNode, PhysicalSite
+from infra.schema import Spec, addons, defaults
+from infra.schema.pools import Image, Pool, PoolRegion
+from infra.schema.sites import AwsSite, NodeRole, PhysicalNode, PhysicalSite
 
 Tier: TypeAlias = Literal["public", "private", "pods"]
 

@@ -14,7 +14,7 @@ from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
 from infra.checks.sites import best_driver, driver_misfit
 from infra.errors import Level
-from infra.spec.pools import ImageGpu
+from infra.schema.pools import ImageGpu
 
 PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?")
 """Debian Policy 5.6.7, with a version as apt-get takes it."""

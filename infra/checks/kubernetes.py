@@ -13,8 +13,8 @@ from infra.checks.phrases import listed, meant_one_of
 from infra.checks.pools import meant_type
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.spec import lines
-from infra.spec.pools import Taint
+from infra.schema import lines
+from infra.schema.pools import Taint
 
 _KUBELETS: Final = frozenset(
     {

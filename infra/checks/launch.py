@@ -12,8 +12,8 @@ from infra.checks.facts import Facts, Group, Machines, Typed
 from infra.checks.phrases import listed
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path
-from infra.spec.defaults import SPOT
-from infra.spec.pools import Disk
+from infra.schema.defaults import SPOT
+from infra.schema.pools import Disk
 
 _PRICE: Final = re.compile(r"\d+(\.\d{1,6})?")
 _RESERVATION: Final = re.compile(r"cr-[0-9a-f]{8,17}")

@@ -19,8 +19,8 @@ from infra.checks.facts import Facts, Place
 from infra.checks.phrases import listed
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path
-from infra.spec import defaults
-from infra.spec.sites import Nat
+from infra.schema import defaults
+from infra.schema.sites import Nat
 
 
 @check("QUOTA006", Level.ERROR, "A security group would hold more rules than AWS gives without asking.")

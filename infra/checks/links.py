@@ -11,8 +11,8 @@ from infra.checks.facts import Facts, Place
 from infra.checks.phrases import count
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.spec import defaults
-from infra.spec.sites import Gateway, Routing
+from infra.schema import defaults
+from infra.schema.sites import Gateway, Routing
 
 _LINK_LOCAL: Final = IPv4Network("169.254.0.0/16")
 

@@ -11,7 +11,7 @@ from infra.catalogue.limits import NAMES, TAGS_PER_RESOURCE
 from infra.checks.facts import Facts, Machines
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.spec.defaults import AUTOSCALER_TAG
+from infra.schema.defaults import AUTOSCALER_TAG
 
 OURS: Final = frozenset({"cluster", "environment", "managed-by", "name", "pool", "role", "site"})
 """Tags that we set on what we create."""

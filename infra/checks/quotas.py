@@ -12,7 +12,7 @@ from infra.checks.facts import Facts, Group, Place
 from infra.checks.phrases import listed, meant, meant_one_of
 from infra.checks.registry import Finding, check
 from infra.errors import Level
-from infra.spec.sites import Nat
+from infra.schema.sites import Nat
 
 
 @check("QUOTA001", Level.ERROR, "Quotas of a region that is no AWS site of the spec.")

@@ -9,8 +9,8 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
 from infra.errors import Level
-from infra.spec import defaults
-from infra.spec.addons import RESEARCH
+from infra.schema import defaults
+from infra.schema.addons import RESEARCH
 
 
 @check("RES001", Level.ERROR, "The default image of research is none of its images.", waivable=False)

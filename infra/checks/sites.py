@@ -10,8 +10,8 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.spec.kubernetes import Kubernetes
-from infra.spec.sites import Nat, NodeRole
+from infra.schema.kubernetes import Kubernetes
+from infra.schema.sites import Nat, NodeRole
 
 ROOT_MODULES: Final = frozenset({"identity", "dns"})
 """Module calls of the rendered root beside those of regions and of what joins them."""

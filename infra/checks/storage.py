@@ -12,7 +12,7 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.spec.sites import NodeRole
+from infra.schema.sites import NodeRole
 
 _SYSTEM: Final = frozenset(
     {

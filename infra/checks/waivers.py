@@ -10,7 +10,7 @@ from infra.checks.phrases import meant
 from infra.checks.registry import Check, Finding, check, registered
 from infra.errors import Level
 from infra.nearest import nearest
-from infra.spec import Spec
+from infra.schema import Spec
 
 
 class Book:

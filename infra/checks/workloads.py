@@ -10,7 +10,7 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import listed
 from infra.checks.registry import Finding, check
 from infra.errors import Level
-from infra.spec.addons import is_on
+from infra.schema.addons import is_on
 
 _OLDEST_FIRST: Final = ("old", "standard", "new")
 _MOST_FLAVOURS: Final = 64

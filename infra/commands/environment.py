@@ -80,7 +80,7 @@ def _default() -> str:
 def _known() -> list[str]:
     """The environments there are: a file that others start from, and that says too little, is none."""
     from infra.load.inherit import read
-    from infra.spec import Spec
+    from infra.schema import Spec
 
     needed = {name for name, field in Spec.model_fields.items() if field.is_required()}
     bases, complete = set(), []

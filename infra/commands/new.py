@@ -42,7 +42,7 @@ def new(folder: Path, name: str = "") -> int:
 def _require_name(name: str) -> None:
     from pydantic import TypeAdapter, ValidationError
 
-    from infra.spec.types import Name
+    from infra.schema.types import Name
 
     try:
         TypeAdapter(Name).validate_python(name)

@@ -12,7 +12,7 @@ from infra.commands.terminal import note, say, say_json
 from infra.errors import LocalAwsError, UsageError
 
 if TYPE_CHECKING:
-    from infra.spec import Spec
+    from infra.schema import Spec
 
 
 def outputs(environment: Environment, *, json: bool) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 from infra.errors import Path, Position, dotted
 from infra.load import Loaded
-from infra.spec import Spec
-from infra.spec.formatting import hints, item_of, part_of, plain, spelled
+from infra.schema import Spec
+from infra.schema.formatting import hints, item_of, part_of, plain, spelled
 
 
 @dataclass(frozen=True, slots=True)

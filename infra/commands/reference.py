@@ -11,7 +11,7 @@ from infra.commands.terminal import say
 
 def schema_text() -> str:
     """The JSON Schema of a spec."""
-    from infra.spec.reference import json_schema
+    from infra.schema.reference import json_schema
 
     return f"{json.dumps(json_schema(), indent=2, ensure_ascii=False)}\n"
 
@@ -26,7 +26,7 @@ def texts() -> Mapping[Path, str]:
     """Path → text of every generated file."""
     from infra.checks.reference import markdown as checks
     from infra.render import iam
-    from infra.spec.reference import markdown as language
+    from infra.schema.reference import markdown as language
 
     return {
         Path("docs/spec.md"): language(),

@@ -17,7 +17,7 @@ from infra.errors import Position, Problem, SpecError, undotted
 from infra.load.inherit import read
 from infra.load.source import TWICE, Value
 from infra.load.structure import Structure, validate
-from infra.spec import Spec
+from infra.schema import Spec
 
 __all__ = ["ENVIRONMENT_LENGTH", "Loaded", "load"]
 

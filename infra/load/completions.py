@@ -19,8 +19,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from infra.errors import Path
 from infra.load.source import Value
-from infra.spec import Spec
-from infra.spec.formatting import bare, choices, hints, item_of, kinds, models, part_of
+from infra.schema import Spec
+from infra.schema.formatting import bare, choices, hints, item_of, kinds, models, part_of
 
 MOST: Final = 16
 """How many completions are made at most."""

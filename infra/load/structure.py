@@ -14,8 +14,8 @@ from infra.errors import Path, Problem, dotted
 from infra.load.completions import OfAnyName, annotation_at, completions, kind_of, likely_fields, likely_kind
 from infra.load.source import Value, replaced
 from infra.nearest import nearest
-from infra.spec import Spec
-from infra.spec.formatting import kinds, models, part_of, spelled
+from infra.schema import Spec
+from infra.schema.formatting import kinds, models, part_of, spelled
 
 _BOUNDS: Final = {
     "greater_than_equal": ("ge", "small; the least is"),

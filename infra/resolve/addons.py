@@ -13,8 +13,8 @@ from infra.model.machines import NodePool, has_cards
 from infra.model.places import PhysicalSite
 from infra.model.platform import Storage
 from infra.resolve import services
-from infra.spec import Spec
-from infra.spec.addons import INGRESS, is_on, page_domain, split_path, typed
+from infra.schema import Spec
+from infra.schema.addons import INGRESS, is_on, page_domain, split_path, typed
 
 
 def offers(

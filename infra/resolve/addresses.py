@@ -11,8 +11,8 @@ from infra.resolve.allocate_blocks import Plan, allocate
 from infra.resolve.claims import ANYWHERE, DoesNotFit, Failure, HeldMismatch, Overlap, Request, Root
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import subnet_name
-from infra.spec import Spec
-from infra.spec.defaults import (
+from infra.schema import Spec
+from infra.schema.defaults import (
     DEVICES_PREFIX,
     SERVICES_PREFIX,
     linked_sites,
@@ -22,7 +22,7 @@ from infra.spec.defaults import (
     vpn_sites,
     zones_of,
 )
-from infra.spec.sites import AwsSite, PhysicalSite
+from infra.schema.sites import AwsSite, PhysicalSite
 
 SUPERNET: Final = "supernet"
 LAPTOPS: Final = "laptops"

@@ -60,8 +60,8 @@ from infra.resolve.transit import resolve_transit
 from infra.resolve.tunnels import resolve_gateways
 from infra.resolve.web_identity import resolve_web_identity
 from infra.resolve.zones import Zones
-from infra.spec import Spec
-from infra.spec.defaults import hub, interconnect, node_prefix
+from infra.schema import Spec
+from infra.schema.defaults import hub, interconnect, node_prefix
 
 _ORIGINS: Final[Mapping[Source, Literal["stated", "kept"]]] = {
     Source.SPEC: "stated",

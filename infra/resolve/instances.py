@@ -13,8 +13,8 @@ from infra.resolve.labels import instance_labels, role_taints
 from infra.resolve.machines import ROOT_DEVICE, cards_of
 from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.resolve.zones import Zones, instance_owner
-from infra.spec import Spec
-from infra.spec.defaults import control_image, vpn_host, vpn_sites
+from infra.schema import Spec
+from infra.schema.defaults import control_image, vpn_host, vpn_sites
 
 API_PORT = 6443
 """The Kubernetes API's own port."""

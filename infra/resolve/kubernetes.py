@@ -9,7 +9,7 @@ from infra.model import kubernetes as made
 from infra.resolve.addons import resolve_ingress
 from infra.resolve.priorities import priority_classes
 from infra.resolve.services import coredns
-from infra.spec import Spec
+from infra.schema import Spec
 
 
 def resolve_kubernetes(

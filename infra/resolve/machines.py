@@ -15,9 +15,9 @@ from infra.resolve.lockfile import Lock
 from infra.resolve.names import aws_name, identifier, thing_tags
 from infra.resolve.reservations import allocatable, of_adapters
 from infra.resolve.sharing import shared, sharing_labels
-from infra.spec import Spec
-from infra.spec import pools as written
-from infra.spec.defaults import AUTOSCALER_TAG, offering_zones, partition_of, rebalances
+from infra.schema import Spec
+from infra.schema import pools as written
+from infra.schema.defaults import AUTOSCALER_TAG, offering_zones, partition_of, rebalances
 
 ROOT_DEVICE: Final = "/dev/sda1"
 _SCRATCH_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")

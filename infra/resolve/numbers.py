@@ -8,8 +8,8 @@ from typing import Final
 from infra.errors import dotted
 from infra.resolve.allocate_numbers import Numbers, Ranges, Wanted, allot
 from infra.resolve.lockfile import Lock
-from infra.spec import Spec
-from infra.spec.sites import PhysicalSite
+from infra.schema import Spec
+from infra.schema.sites import PhysicalSite
 
 _PRIVATE_32_BIT: Final = range(4200000000, 4294967295)
 """RFC 6996: the last one, 4294967295, is reserved."""

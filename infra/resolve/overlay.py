@@ -9,8 +9,8 @@ from infra.catalogue.ports import OVERLAY
 from infra.model.kubernetes import Overlay
 from infra.model.machines import Instance
 from infra.model.places import PhysicalSite, Port
-from infra.spec import Spec
-from infra.spec.lines import POD_OVERHEAD, most_for_pods, narrowest
+from infra.schema import Spec
+from infra.schema.lines import POD_OVERHEAD, most_for_pods, narrowest
 
 _INTERFACES: Final = {"vxlan": "flannel.1", "host-gw": None, "wireguard": "flannel-wg"}
 """What flannel calls its interface: with VXLAN by its network identifier, which is 1."""

@@ -37,10 +37,10 @@ from infra.resolve.reservations import allocatable
 from infra.resolve.sharing import shared, sharing_labels
 from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
-from infra.spec import Spec
-from infra.spec import sites as written
-from infra.spec.defaults import hub, linked_sites, region_order, zones_of
-from infra.spec.lines import path_mtu
+from infra.schema import Spec
+from infra.schema import sites as written
+from infra.schema.defaults import hub, linked_sites, region_order, zones_of
+from infra.schema.lines import path_mtu
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",

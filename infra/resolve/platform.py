@@ -17,11 +17,19 @@ from infra.model.remote import Vpn
 from infra.resolve.mounts import Joined, with_mounts
 from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
-from infra.spec import Spec
-from infra.spec import platform as written
-from infra.spec.access import Access
-from infra.spec.addons import is_on
-from infra.spec.defaults import ADMIN, HOMES, primary_of, team_namespace, user_namespace, vpn_host, vpn_sites
+from infra.schema import Spec
+from infra.schema import platform as written
+from infra.schema.access import Access
+from infra.schema.addons import is_on
+from infra.schema.defaults import (
+    ADMIN,
+    HOMES,
+    primary_of,
+    team_namespace,
+    user_namespace,
+    vpn_host,
+    vpn_sites,
+)
 
 SNAPSHOTS: Final = "etcd.snapshots"
 AUDIT_LOG: Final = "audit.log"

@@ -8,7 +8,7 @@ from ipaddress import collapse_addresses
 from infra.catalogue.ports import refused
 from infra.model.kubernetes import AllowedEgress, PodEgress
 from infra.model.places import PhysicalSite, Region
-from infra.spec import Spec
+from infra.schema import Spec
 
 
 def resolve_pod_egress(spec: Spec, regions: Sequence[Region], sites: Sequence[PhysicalSite]) -> PodEgress:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from itertools import count
 
-from infra.spec.pools import Pool
+from infra.schema.pools import Pool
 
 
 @dataclass(frozen=True, slots=True)

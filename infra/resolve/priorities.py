@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 from infra.model.kubernetes import PriorityClass
-from infra.spec import Spec
-from infra.spec import kubernetes as written
-from infra.spec.defaults import PRIORITY_CLASSES
+from infra.schema import Spec
+from infra.schema import kubernetes as written
+from infra.schema.defaults import PRIORITY_CLASSES
 
 GpuClass: TypeAlias = Literal["old", "standard", "new"]
 

@@ -14,8 +14,8 @@ from infra.model.remote import Listener, Reach, Vpn, VpnGroup, VpnServer, VpnUse
 from infra.resolve.addresses import WIREGUARD, WIREGUARD_SERVERS, clients_key, devices_key
 from infra.resolve.names import identifier
 from infra.resolve.services import resolver
-from infra.spec import Spec
-from infra.spec.defaults import SERVERS_OF_CLIENTS, node_prefix, vpn_host, vpn_sites
+from infra.schema import Spec
+from infra.schema.defaults import SERVERS_OF_CLIENTS, node_prefix, vpn_host, vpn_sites
 
 UDP_PORT: Final = 1194
 """OpenVPN's own (IANA)."""

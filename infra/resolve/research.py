@@ -10,8 +10,8 @@ from infra.model import research as made
 from infra.model.places import PhysicalSite, Region
 from infra.model.platform import Bucket
 from infra.resolve.names import bucket_name, identifier, thing_tags
-from infra.spec import Spec
-from infra.spec.research import Research
+from infra.schema import Spec
+from infra.schema.research import Research
 
 WORK: Final = "research.work"
 """No name of a bucket in a spec has a dot."""

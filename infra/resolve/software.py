@@ -11,8 +11,8 @@ from infra.catalogue.roles import family_of
 from infra.model.machines import NodePool
 from infra.model.places import PhysicalSite
 from infra.model.software import Client, GpuFamily, Pin
-from infra.spec import Spec
-from infra.spec import software as written
+from infra.schema import Spec
+from infra.schema import software as written
 
 
 def resolve_software(spec: Spec) -> tuple[Pin, ...]:

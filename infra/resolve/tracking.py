@@ -7,7 +7,7 @@ from typing import Final
 from infra.model import tracking as made
 from infra.model.places import Region
 from infra.resolve.names import aws_name, thing_tags
-from infra.spec.tracking import Tracking
+from infra.schema.tracking import Tracking
 
 _MIB: Final = 1024
 _GROWTH: Final = 5

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
 
 from infra.model.places import Region, Transit
-from infra.spec import Spec
-from infra.spec.defaults import hub, interconnect, linked_sites, region_order
-from infra.spec.sites import AwsSite, PhysicalSite
+from infra.schema import Spec
+from infra.schema.defaults import hub, interconnect, linked_sites, region_order
+from infra.schema.sites import AwsSite, PhysicalSite
 
 
 def connected(spec: Spec) -> dict[str, list[str]]:

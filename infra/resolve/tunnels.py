@@ -13,9 +13,9 @@ from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.resolve.addresses import link_name
 from infra.resolve.names import aws_name
 from infra.resolve.transit import connected
-from infra.spec import Spec
-from infra.spec import sites as written
-from infra.spec.defaults import interconnect, mesh_pairs
+from infra.schema import Spec
+from infra.schema import sites as written
+from infra.schema.defaults import interconnect, mesh_pairs
 
 _INTERFACE: Final = 15
 """Linux: IFNAMSIZ, less the byte that ends it."""

@@ -9,7 +9,7 @@ from infra.model.places import Region
 from infra.model.platform import Access
 from infra.model.web_identity import Issuer, Server, WebIdentity
 from infra.resolve.names import aws_name, bucket_name, thing_tags
-from infra.spec import Spec
+from infra.schema import Spec
 
 _ROLE_LENGTH: Final = 64
 """IAM User Guide, "IAM and AWS STS quotas"."""

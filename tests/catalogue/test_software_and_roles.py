@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.catalogue import gpus, roles, software
-from infra.spec.sites import NodeRole
+from infra.schema.sites import NodeRole
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ import yaml
 from cookbooks.kitchen import COOKBOOKS, Ask, RenderErb, Tool, run
 from kube_tools import need
 
-from infra.spec.defaults import node_prefix
+from infra.schema.defaults import node_prefix
 
 KUBERNETES = COOKBOOKS / "kubernetes"
 TOKEN = "abcdef.0123456789abcdef"

@@ -8,7 +8,7 @@ import pytest
 
 from infra.errors import SpecError
 from infra.load import load
-from infra.spec.types import IMAGE_REFERENCE
+from infra.schema.types import IMAGE_REFERENCE
 
 SPEC = """\
 version: 1

@@ -55,7 +55,7 @@ from infra.model.tunnels import SiteGateway, SiteTunnel
 from infra.render import strongswan
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import parse
-from infra.spec import Spec
+from infra.schema import Spec
 
 _UNFINISHED = ("XfrmAcquireError", "XfrmInNoStates", "XfrmOutNoStates")
 

@@ -12,7 +12,7 @@ from infra.errors import SpecError
 from infra.load import load
 from infra.resolve.addresses import plan_addresses
 from infra.resolve.lockfile import Lock
-from infra.spec import Spec
+from infra.schema import Spec
 
 
 def shipped(name: str) -> Spec:

@@ -12,7 +12,7 @@ from infra.model import Cluster
 from infra.model.places import RetiredRegion
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, without_regions
-from infra.spec.defaults import node_prefix
+from infra.schema.defaults import node_prefix
 
 
 def test_the_lock_settles_everything() -> None:

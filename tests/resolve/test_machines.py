@@ -9,7 +9,7 @@ import pytest
 from infra.load import load
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
-from infra.spec import Spec
+from infra.schema import Spec
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from infra.resolve.names import aws_name, bucket_name
 from infra.resolve.numbers import plan_numbers
 from infra.resolve.places import resolve_peerings, resolve_regions
 from infra.resolve.zones import Zones
-from infra.spec import Spec, defaults
-from infra.spec.pools import Image
-from infra.spec.sites import AwsSite
+from infra.schema import Spec, defaults
+from infra.schema.pools import Image
+from infra.schema.sites import AwsSite
 
 
 @pytest.fixture(scope="module")

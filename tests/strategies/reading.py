@@ -14,7 +14,7 @@ from infra.load.structure import validate
 from infra.model import Cluster
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
-from infra.spec import Spec
+from infra.schema import Spec
 from strategies.specs import Plain
 
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

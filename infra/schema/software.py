@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from infra.spec.base import Part
-from infra.spec.policy import ROLLING
-from infra.spec.types import Name, Text
+from infra.schema.base import Part
+from infra.schema.policy import ROLLING
+from infra.schema.types import Name, Text
 
 License: TypeAlias = Literal["accept", "accept-silent", "accept-no-persist"]
 """Values of ``chef_license`` (https://docs.chef.io/licensing/accept/)."""

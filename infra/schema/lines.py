@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from infra.catalogue import packets
-from infra.spec.cluster import Spec
-from infra.spec.defaults import linked_sites, mesh_pairs, region_order
-from infra.spec.sites import AwsSite, PhysicalSite
+from infra.schema.cluster import Spec
+from infra.schema.defaults import linked_sites, mesh_pairs, region_order
+from infra.schema.sites import AwsSite, PhysicalSite
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from infra.spec.base import Part
-from infra.spec.policy import ROLLING
-from infra.spec.types import Bool, Text
+from infra.schema.base import Part
+from infra.schema.policy import ROLLING
+from infra.schema.types import Bool, Text
 
 
 class Machines(Part):

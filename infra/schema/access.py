@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.base import Part
-from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
-from infra.spec.types import (
+from infra.schema.base import Part
+from infra.schema.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.schema.types import (
     Bool,
     Certificate,
     Cidr,

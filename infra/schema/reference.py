@@ -19,10 +19,10 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from infra.spec.base import Part
-from infra.spec.cluster import Spec
-from infra.spec.formatting import hints, item_of, models, plain, spelled, type_words
-from infra.spec.policy import Update, policy_of
+from infra.schema.base import Part
+from infra.schema.cluster import Spec
+from infra.schema.formatting import hints, item_of, models, plain, spelled, type_words
+from infra.schema.policy import Update, policy_of
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """What editors' YAML language servers understand."""
@@ -165,7 +165,7 @@ access:
 """A spec with a bit of all; sound, as a test sees to."""
 
 _HEAD = """\
-<!-- Made by `invoke docs` from infra/spec; changes here are lost. -->
+<!-- Made by `invoke docs` from infra/schema; changes here are lost. -->
 
 # The spec
 

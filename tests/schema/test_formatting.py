@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from infra.spec.formatting import plain, spelled
-from infra.spec.sites import Nat
-from infra.spec.types import Bool, Cidr, Duration, Int, Size, Text
+from infra.schema.formatting import plain, spelled
+from infra.schema.sites import Nat
+from infra.schema.types import Bool, Cidr, Duration, Int, Size, Text
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from itertools import combinations
 from typing import Final, Literal
 
 from infra.catalogue import instances, regions
-from infra.spec.cluster import Spec
-from infra.spec.kubernetes import PriorityClass
-from infra.spec.pools import Pool
-from infra.spec.sites import AwsSite, PhysicalSite
+from infra.schema.cluster import Spec
+from infra.schema.kubernetes import PriorityClass
+from infra.schema.pools import Pool
+from infra.schema.sites import AwsSite, PhysicalSite
 
 ZONES: Final = 3
 """A site that names no zones has the region's first three."""

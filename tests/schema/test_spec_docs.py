@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from infra.load import load
-from infra.spec.policy import policy_of
-from infra.spec.reference import EXAMPLE, markdown, parts
+from infra.schema.policy import policy_of
+from infra.schema.reference import EXAMPLE, markdown, parts
 
 MANUAL = Path("docs/spec.md")
 

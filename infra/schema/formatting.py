@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 from pydantic import BaseModel, BeforeValidator
 from pydantic_core import to_jsonable_python
 
-from infra.spec import types as scalars
+from infra.schema import types as scalars
 
 _MARKED: Final = {
     get_args(alias)[1]: word

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.base import Part
-from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
-from infra.spec.tracking import Tracking
-from infra.spec.types import Bool, Cidr, Duration, Int, LabelKey, LabelValue, Name, Size, Text, Version
+from infra.schema.base import Part
+from infra.schema.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.schema.tracking import Tracking
+from infra.schema.types import Bool, Cidr, Duration, Int, LabelKey, LabelValue, Name, Size, Text, Version
 
 
 class ControlPlane(Part):

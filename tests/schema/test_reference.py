@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 import yaml
 
-from infra.spec.policy import policy_of
-from infra.spec.reference import described, docs_of, json_schema, parts
+from infra.schema.policy import policy_of
+from infra.schema.reference import described, docs_of, json_schema, parts
 
 
 class Editor(yaml.SafeLoader):

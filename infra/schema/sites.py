@@ -9,10 +9,10 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from infra.catalogue.endpoints import Word as EndpointWord
-from infra.spec.base import Part
-from infra.spec.policy import IN_PLACE, NEVER, REPLACES, ROLLING
-from infra.spec.pools import Taint
-from infra.spec.types import (
+from infra.schema.base import Part
+from infra.schema.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.schema.pools import Taint
+from infra.schema.types import (
     Address,
     Asn,
     Bool,

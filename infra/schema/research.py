@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.base import Part
-from infra.spec.policy import IN_PLACE, NEVER
-from infra.spec.types import ImageReference, Int, Name, Size, Text
+from infra.schema.base import Part
+from infra.schema.policy import IN_PLACE, NEVER
+from infra.schema.types import ImageReference, Int, Name, Size, Text
 
 
 class ResearchImage(Part):

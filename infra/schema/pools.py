@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from infra.spec.base import Part
-from infra.spec.policy import IN_PLACE, REPLACES, ROLLING
-from infra.spec.types import Bool, Duration, Int, LabelKey, LabelValue, Name, Size, Text, Version
+from infra.schema.base import Part
+from infra.schema.policy import IN_PLACE, REPLACES, ROLLING
+from infra.schema.types import Bool, Duration, Int, LabelKey, LabelValue, Name, Size, Text, Version
 
 
 class Architecture(StrEnum):

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from infra.catalogue import addons
-from infra.spec.cluster import Spec
+from infra.schema.cluster import Spec
 
 RESEARCH: Final = ("jobset", "kueue")
 """The add-ons that researchers' jobs are made of."""

@@ -7,17 +7,17 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from infra.spec.access import Access
-from infra.spec.base import Part
-from infra.spec.kubernetes import Kubernetes
-from infra.spec.machines import Machines
-from infra.spec.platform import Autoscaler, Dns, Storage
-from infra.spec.policy import IN_PLACE, NEVER, ROLLING
-from infra.spec.pools import Image, Pool, Quotas
-from infra.spec.research import Research
-from infra.spec.sites import Network, Site
-from infra.spec.software import Software
-from infra.spec.types import Bool, Cidr, Domain, Name, TagKey, TagValue, Text
+from infra.schema.access import Access
+from infra.schema.base import Part
+from infra.schema.kubernetes import Kubernetes
+from infra.schema.machines import Machines
+from infra.schema.platform import Autoscaler, Dns, Storage
+from infra.schema.policy import IN_PLACE, NEVER, ROLLING
+from infra.schema.pools import Image, Pool, Quotas
+from infra.schema.research import Research
+from infra.schema.sites import Network, Site
+from infra.schema.software import Software
+from infra.schema.types import Bool, Cidr, Domain, Name, TagKey, TagValue, Text
 
 
 class Aws(Part):
