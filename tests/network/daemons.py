@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from network.machine import PATIENCE
 from network.node import Node, Process
 from vici.protocol import FiniteStream, Message
 
@@ -94,9 +95,11 @@ class Charon:
 
     def _sas(self) -> list[tuple[str, Any]]:
         node = self.node
-        told = node.machine.ask("vici", node=node.first, command="list-sas", event="list-sa")["events"]
+        told = node.machine.ask("vici", 10 * PATIENCE, node=node.first, command="list-sas", event="list-sa")
         return [
-            row for each in told for row in Message.deserialize(FiniteStream(base64.b64decode(each))).items()
+            row
+            for each in told["events"]
+            for row in Message.deserialize(FiniteStream(base64.b64decode(each))).items()
         ]
 
     def wait_established(self, *children: str, seconds: float = 30) -> None:

@@ -51,8 +51,10 @@ folders=
 for folder in $LAYERED; do
   [ -d "$folder" ] || continue
   folders="$folders $STATE/upper$folder $STATE/work$folder"
+  lower=$folder
+  [ ! -d "/run/lab/resident$folder" ] || lower=/run/lab/resident$folder:$folder
   table="$table
-lab $folder overlay lowerdir=$folder,upperdir=$STATE/upper$folder,workdir=$STATE/work$folder 0 0"
+lab $folder overlay lowerdir=$lower,upperdir=$STATE/upper$folder,workdir=$STATE/work$folder 0 0"
 done
 for folder in $EMPTY; do
   mode=755

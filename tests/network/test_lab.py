@@ -81,6 +81,20 @@ def test_regions_are_peered_but_no_transit(lab: Lab) -> None:
     assert not site.reaches("10.32.0.1", seconds=1)
 
 
+def test_the_vm_starts_programs_from_its_memory(machine: Machine) -> None:
+    if not isinstance(machine, Vm):
+        pytest.skip("this machine's own kernel carries the lab, there is no VM")
+    of_the_host, kept = (
+        machine.run(["stat", "--format", "%s", f"{root}/usr/sbin/swanctl"]).stdout
+        for root in ("", "/run/lab/resident")
+    )
+    assert of_the_host == kept != ""
+    assert machine.run(["stat", "--file-system", "--format", "%T", "/usr"]).stdout == "overlayfs\n"
+    assert not machine.run(["ip", "link", "show", "dev", "nothing0"]).ok
+    assert machine.run(["ls", "/run/lab/no-module/nothing0"]).ok, "the kernel has asked once"
+    assert machine.run(["modprobe", "nfsd"]).ok, "and finds what there is"
+
+
 def test_vm_ends_with_who_started_it(machine: Machine) -> None:
     if not isinstance(machine, Vm):
         pytest.skip("this machine's own kernel carries the lab, there is no VM")
