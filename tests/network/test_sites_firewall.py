@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from network.lab import Lab
-from network.machine import Machine
-from network.node import Node
-from network.world import Site, World, research
+from network.node import Node, Process
+from network.world import ENGINEER, Site, World
 
-_NEIGHBOUR, _ENGINEER = "198.51.100.77", "198.51.100.78"
+_NEIGHBOUR = "198.51.100.77"
 _SERVICES = (22, 179, 2605, 9100, 10250, 10256)
 """SSH, BGP, FRR's shell, metrics, kubelet, kube-proxy: what listens on all addresses of a node."""
 _NODE_PORT = 30080
@@ -91,38 +89,38 @@ class Outside:
 
 
 @pytest.fixture(scope="module")
-def outside(machine: Machine) -> Iterator[Outside]:
-    def change(text: str) -> str:
-        plain = "gateway: {addresses: [198.51.100.10], "
-        assert plain in text
-        return text.replace(plain, f"{plain}ssh_from: [{_ENGINEER}/32], ")
-
-    lab = Lab(machine)
-    world = World.made(lab, research(change), sites=["rack-a"], regions=["us-west-2"], prefix="w-")
-    site = world.sites["rack-a"]
-    neighbour, engineer = lab.node("w-neighbour"), lab.node("w-engineer")
+def outside(world: World) -> Iterator[Outside]:
+    lab, site = world.lab, world.sites["rack-a"]
+    neighbour, engineer = lab.node("neighbour"), lab.node("engineer")
     lab.internet.attach(neighbour, _NEIGHBOUR)
-    lab.internet.attach(engineer, _ENGINEER)
+    lab.internet.attach(engineer, ENGINEER)
     made = Outside(world, site, neighbour, engineer, lab.internet.router)
     made.router.ip(f"route add {site.gateway.lan} via {made.public} dev {made.line} onlink")
-    for node in (site.node, site.host):
-        for port in _SERVICES:
-            if node is not site.node or port not in (179, 2605):  # bgpd is there
-                _listens(node, f"TCP6-LISTEN:{port},ipv6only=0,reuseaddr,fork", port)
-    _listens(site.node, "TCP6-LISTEN:443,ipv6only=0,reuseaddr,fork", 443)
-    _listens(neighbour, "TCP-LISTEN:80,reuseaddr,fork", 80)
+    # Of the gateway's own, bgpd is there.
+    processes = [
+        *(_listens(site.node, port) for port in (*_SERVICES, 443) if port not in (179, 2605)),
+        *(_listens(site.host, port) for port in _SERVICES),
+    ]
+    _listens(neighbour, 80)
     # As kube-proxy has it: at every address of the node.
     site.node.nft(
         "table ip node_port {\n  chain before {\n    type nat hook prerouting priority dstnat\n"
         f"    tcp dport {_NODE_PORT} dnat to {site.host_address}:22\n  }}\n}}\n"
     )
     yield made
-    lab.close()
+    for process in processes:
+        process.stop()
+    site.node.check("nft", "delete", "table", "ip", "node_port")
+    made.router.ip(f"route delete {site.gateway.lan}")
+    for node in (neighbour, engineer):
+        lab.remove(node)
 
 
-def _listens(node: Node, address: str, port: int) -> None:
-    node.start("socat", address, "SYSTEM:echo here", name=f"port-{port}")
+def _listens(node: Node, port: int) -> Process:
+    listener = f"TCP6-LISTEN:{port},ipv6only=0,reuseaddr,fork"
+    process = node.start("socat", listener, "SYSTEM:echo here", name=f"port-{port}")
     node.wait_for(lambda: node.check("ss", "-Hltn", f"sport = {port}"), f"port {port}")
+    return process
 
 
 def _answering(node: Node, address: str, *ports: int) -> list[int]:
@@ -207,20 +205,27 @@ def test_the_same_by_ipv6(outside: Outside) -> None:
     gateway, host, router = outside.gateway, outside.site.host, outside.router
     own = f"{outside.link_local}%{outside.line}"
     gateway.sysctl(net__ipv6__conf__all__forwarding=1)
-    gateway.ip(f"address add {_LAN6}1/64 dev lan nodad")
-    host.ip(f"address add {_LAN6}9/64 dev eth0 nodad", f"route add default via {_LAN6}1 dev eth0")
-    router.ip(
-        f"address add {_LAN6[:-1]}ffff::1/128 dev lo nodad",
-        f"route add {_LAN6}/64 via {outside.link_local} dev {outside.line}",
-    )
-    gateway.ip(f"route add {_LAN6[:-1]}ffff::1/128 via {_link_local(router, outside.line)} dev wan")
+    far = f"{_LAN6[:-1]}ffff::1"
+    made = [
+        (gateway, f"address % {_LAN6}1/64 dev lan"),
+        (host, f"address % {_LAN6}9/64 dev eth0"),
+        (host, f"route % default via {_LAN6}1 dev eth0"),
+        (router, f"address % {far}/128 dev lo"),
+        (router, f"route % {_LAN6}/64 via {outside.link_local} dev {outside.line}"),
+        (gateway, f"route % {far}/128 via {_link_local(router, outside.line)} dev wan"),
+    ]
+    for node, line in made:
+        node.ip(line.replace("%", "add") + (" nodad" if line.startswith("address") else ""))
     assert router.run("ping", "-c", "1", "-W", "5", own).ok, "neighbours find each other"
     assert _answering(router, own, *_SERVICES, 443, _NODE_PORT) == [443]
     assert _answering(router, f"{_LAN6}9", *_SERVICES) == []
     with outside.without_our_firewall():
         assert 22 in _answering(router, own, 22)
         assert 22 in _answering(router, f"{_LAN6}9", 22)
-    assert host.run("ping", "-c", "1", "-W", "5", f"{_LAN6[:-1]}ffff::1").ok, "the LAN's way out"
+    assert host.run("ping", "-c", "1", "-W", "5", far).ok, "the LAN's way out"
+    for node, line in reversed(made):
+        node.ip(line.replace("%", "delete"))
+    gateway.sysctl(net__ipv6__conf__all__forwarding=0)
 
 
 def _link_local(node: Node, interface: str) -> str:
@@ -243,7 +248,7 @@ def test_tunnels_begin_from_the_other_end(outside: Outside) -> None:
 def test_what_nobody_confirms_is_taken_back(outside: Outside) -> None:
     site, path = outside.site, "/etc/nftables/site-gateway.nft"
     before, file = site.rules(), site.node.read(path)
-    locking_out = file.replace(f"{_ENGINEER}/32", f"{_NEIGHBOUR}/32")
+    locking_out = file.replace(f"{ENGINEER}/32", f"{_NEIGHBOUR}/32")
     assert locking_out != file
 
     def open_to(node: Node) -> bool:
@@ -257,7 +262,7 @@ def test_what_nobody_confirms_is_taken_back(outside: Outside) -> None:
     site.node.wait_for(lambda: site.rules() == before, "the rules of before", 60)
     assert there.stop().lost == 0
     assert open_to(outside.engineer)
-    assert _ENGINEER in site.node.read(path)
+    assert ENGINEER in site.node.read(path)
     site.tool("revive")
     assert site.rules() == before
     # And what is confirmed stays, as does what did not change.

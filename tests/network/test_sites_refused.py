@@ -12,17 +12,17 @@ from network.world import Site, World
 
 
 def test_wrong_key(world: World) -> None:
-    site, region = world.sites["rack-b"], world.regions["eu-west-1"]
+    site, region = world.sites["rack-b"], world.regions["us-east-1"]
     end = region.end(site.name, 2)
     good = region.keys[end.tunnel.secret]
     log = site.log_from_here()
     region.change_key(end, "another.key")
     try:
         _wait_said(site, log, "tried 1 shared key for", "but MAC mismatched")
-        _refused(site, "eu-west-1-2")
+        _refused(site, "us-east-1-2")
     finally:
         region.change_key(end, good)
-    _comes_back(world, site, "eu-west-1-2")
+    _comes_back(world, site, "us-east-1-2")
 
 
 def test_wrong_identity(world: World) -> None:

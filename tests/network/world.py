@@ -73,6 +73,9 @@ def research(change: Callable[[str], str] = str) -> Cluster:
     return resolve(spec, parse(lock.read_text(encoding="utf-8"), str(lock)), "research")[0]
 
 
+ENGINEER = "198.51.100.78"
+"""From where SSH is open to the gateway of `world`'s rack-a."""
+
 SINGLE = "single associations"
 
 
