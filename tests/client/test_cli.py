@@ -29,6 +29,13 @@ def test_a_list_of_runs_needs_no_models_and_no_library_of_a_cloud() -> None:
     assert {"pydantic", "botocore", "kubernetes", "jinja2"} & {*done.stdout.split()} == set()
 
 
+@pytest.mark.parametrize("module", ["here", "machines", "leases"])
+def test_what_has_no_cluster_needs_no_client_of_one(module: str) -> None:
+    code = f"import sys; import causeway.commands.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"urllib3", "causeway.cluster.connection", "botocore"} & {*done.stdout.split()} == set()
+
+
 def test_every_verb_has_an_example(causeway: Causeway) -> None:
     from causeway.cli import cli
 

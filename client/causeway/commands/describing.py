@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
-from causeway.cluster.runs import Run, Worker
 from causeway.errors import CausewayError, InputError, Problem
 
 if TYPE_CHECKING:
+    from causeway.cluster.runs import Run, Worker
     from causeway.job import Code
 
 _STYLES = {
@@ -38,6 +38,11 @@ def counted(workers: Sequence[Worker]) -> str:
     """``3 running, 1 failed``."""
     states = ["blocked" if worker.blocked else worker.state for worker in workers]
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+
+
+def counted_files(count: int) -> str:
+    """``1 file``, ``3 files``."""
+    return "1 file" if count == 1 else f"{count} files"
 
 
 def short(worker: Worker) -> str:

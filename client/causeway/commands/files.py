@@ -18,6 +18,7 @@ from causeway.cluster import runs
 from causeway.cluster.connection import Cluster
 from causeway.cluster.runs import Run
 from causeway.cluster.store import Kept, Store
+from causeway.commands.describing import counted_files
 from causeway.errors import CausewayError, InputError, Problem
 from causeway.job import Job
 from causeway.units import format_size
@@ -144,11 +145,6 @@ def put(name: str, group: str | None, sources: Sequence[str], *, as_json: bool) 
     text = f"{counted_files(len(files))}, {format_size(size)}, {is_} with {name}'s results"
     _say(text, as_json, said)
     return 0
-
-
-def counted_files(count: int) -> str:
-    """``1 file``, ``3 files``."""
-    return "1 file" if count == 1 else f"{count} files"
 
 
 def first_worker(run: Run) -> str:

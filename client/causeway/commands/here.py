@@ -13,9 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from causeway.commands.describing import check_worker, coloured
+from causeway.commands.describing import check_worker, coloured, counted_files
 from causeway.commands.failure import show_failure
-from causeway.commands.files import counted_files
 from causeway.commands.run import printer
 from causeway.commands.tables import show_table
 from causeway.errors import CausewayError, DetachedError, InputError, Problem

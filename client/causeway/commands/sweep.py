@@ -23,7 +23,7 @@ from causeway.cluster.store import Store
 from causeway.cluster.sweeps import ACCOUNT, Order
 from causeway.commands import submit
 from causeway.commands.run import show_plan
-from causeway.commands.sweep_results import Found
+from causeway.commands.sweep_results import Found, described
 from causeway.commands.sweep_show import show
 from causeway.errors import CausewayError, InputError, Problem, UnreachableError
 from causeway.job import seeded
@@ -193,18 +193,6 @@ def why_search(cluster: Cluster, name: str, group: str | None, *, as_json: bool)
     if failed is not None:
         print(f"  {seen.run(failed)} failed first: {failed.cause}; causeway why {seen.run(failed)}")
     return 0
-
-
-def described(job: Any) -> list[str]:
-    """What is searched for, in a few lines."""
-    sweep = job.sweep
-    rule = sweep.stop.rule
-    stops = "no trial is stopped early" if rule == "none" else f"{rule} stops trials early"
-    together = min(sweep.parallel, sweep.trials)
-    return [
-        f"  search   {', '.join(sweep.parameters)}: {sweep.goal} {sweep.metric}",
-        f"  trials   {sweep.trials}, {together} at once, by {sweep.sampler}; {stops}",
-    ]
 
 
 def _check_account(cluster: Cluster, namespace: str) -> None:

@@ -19,8 +19,7 @@ from causeway import sweep_files
 from causeway.commands.machines import secrets_of, show_notes
 from causeway.commands.packing import pack, write
 from causeway.commands.run import show_plan
-from causeway.commands.sweep import described
-from causeway.commands.sweep_results import Found
+from causeway.commands.sweep_results import Found, described
 from causeway.commands.sweep_show import show
 from causeway.errors import CausewayError, DetachedError, InputError, Problem
 from causeway.jobfile import LoadedJob, check_shared_code

@@ -7,10 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from causeway.job import Job
 from causeway.search.engine import Engine
 from causeway.search.fields import Sweep
 from causeway.search.trials import Trial
 from causeway.series import finite
+
+
+def described(job: Job) -> list[str]:
+    """What is searched for, in a few lines."""
+    sweep = job.sweep
+    assert sweep is not None
+    rule = sweep.stop.rule
+    stops = "no trial is stopped early" if rule == "none" else f"{rule} stops trials early"
+    together = min(sweep.parallel, sweep.trials)
+    return [
+        f"  search   {', '.join(sweep.parameters)}: {sweep.goal} {sweep.metric}",
+        f"  trials   {sweep.trials}, {together} at once, by {sweep.sampler}; {stops}",
+    ]
 
 
 def word(trial: Trial) -> str:
