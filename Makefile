@@ -30,9 +30,9 @@ setup-packages: dev
 	@tests/packages.sh
 setup-terraform: $(VENV)-checkov/.installed
 setup-kubernetes setup-autoscaler setup-kubelet setup-client: tools
-setup-kubernetes setup-client: $(VENV)-mlflow/.installed
-setup-client: $(VENV)-tensorflow/.installed $(VENV)-frameworks/.installed $(VENV)-jupyter/.installed
-setup-kubelet: $(VENV)-jupyter/.installed
+setup-kubernetes setup-client setup-runs: $(VENV)-mlflow/.installed
+setup-client setup-kubelet setup-runs: $(VENV)-jupyter/.installed
+setup-runs: $(VENV)-tensorflow/.installed $(VENV)-frameworks/.installed
 
 coverage: dev ## which lines of infra no test runs
 	$(BIN)/pytest --numprocesses 4 --cov --cov-report=term:skip-covered

@@ -30,18 +30,18 @@ table() {
 @network_access           test network
 dnsutils                  test network
 openssl                   test network
-iproute2                  network machines client kubelet
-openssh-client            test network machines chef images client kubernetes kubelet
-openssh-server            test network machines chef images client kubernetes kubelet
-util-linux                test network machines chef images client kubernetes kubelet
-procps                    network machines client kubelet
+iproute2                  network machines client runs kubelet
+openssh-client            test network machines chef images client runs kubernetes kubelet
+openssh-server            test network machines chef images client runs kubernetes kubelet
+util-linux                test network machines chef images client runs kubernetes kubelet
+procps                    network machines client runs kubelet
 ruby                      test network chef kubernetes kubelet
 ruby-erubis               test network chef      # the Erubis that Chef renders with
 rubocop                   test
 shellcheck                test
 sudo                      test machines
 chrony                    test
-systemd                   test network client
+systemd                   test network client runs
 perl                      test
 xfsprogs                  test
 nfs-kernel-server         test network
@@ -89,10 +89,10 @@ postgresql                kubernetes client      # MLflow's database; tests star
 rclone                    test kubernetes
 
 # What researchers run: processes that train together, containers without root, pages in a browser.
-python3-torch             test client machines kubelet
-podman                    client
-uidmap                    client
-libnss-wrapper            test client
+python3-torch             test client runs machines kubelet
+podman                    runs
+uidmap                    runs
+libnss-wrapper            test client runs
 chromium                  client terraform
 chromium-driver           client terraform
 END

@@ -145,7 +145,7 @@ def test_gp_learns_where_torch_is() -> None:
     root = Path(__file__).parents[2]
     found = [*root.glob(f".venv-frameworks/lib/python3.{sys.version_info.minor}/site-packages/torch")]
     if not found:
-        pytest.skip("no .venv-frameworks: 'make setup-client' makes it")
+        pytest.skip("no .venv-frameworks: 'make setup-runs' makes it")
     folders = [str(root / "client"), str(found[0].parent)]
     subprocess.run(
         [sys.executable, "-c", _GP], env={"PYTHONPATH": ":".join(folders), "OMP_NUM_THREADS": "1"}, check=True

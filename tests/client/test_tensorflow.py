@@ -13,7 +13,7 @@ PYTHON = Path(__file__).parents[2] / ".venv-tensorflow/bin/python"
 
 pytestmark = pytest.mark.skipif(
     not [*PYTHON.parents[1].glob("lib/python3*/site-packages/tf_keras")],
-    reason="no .venv-tensorflow: 'make setup-client' makes it",
+    reason="no .venv-tensorflow: 'make setup-runs' makes it",
 )
 
 _IMPORT = """
