@@ -134,9 +134,32 @@ def go_on(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-def test_metrics_survive_the_server_and_the_sidecar_in_order_once_each(
-    server: Mlflow, aws: str, tmp_path: Path
+_EARLY = """
+    import mlflow
+    mlflow.set_experiment("of-the-program")
+    with mlflow.start_run() as run:
+        mlflow.log_metric("loss", 1.0)
+        for number in range(2):
+            with mlflow.start_run(run_name=f"child-{number}", nested=True):
+                mlflow.log_metric("loss", float(number))
+        try:
+            mlflow.log_text("x", "x.txt")
+        except Exception as error:
+            print("artifact:", type(error).__name__, error)
+    try:
+        mlflow.search_runs()
+    except Exception as error:
+        print("search:", error)
+"""
+"""It starts by itself an experiment, and runs below its own."""
+
+
+def test_what_is_logged_survives_the_server_and_the_sidecar_in_order_once_each(
+    server: Mlflow, aws: str, s3: Any, tmp_path: Path
 ) -> None:
+    """While the server is away, a sidecar is killed twice, and another run begins and ends: what that left in
+    the bucket is sent by the next sidecar that starts."""
+    left = "runs/user-ada/.unsent/early-1/"
     with pod(tmp_path / "pod", aws, server.address, "stubborn-1") as made:
         program = made.begin(_HUNDRED)
         follow(program, 30)
@@ -149,96 +172,24 @@ def test_metrics_survive_the_server_and_the_sidecar_in_order_once_each(
             go_on(program)
             follow(program, 70)
             made.kill()
+            with pod(tmp_path / "early", aws, server.address, "early-1") as early:
+                said = early.run(_EARLY)
+                assert "artifact: HTTPError" in said
+                assert said.count("not answer") == 2, said
+                early.end()
+            assert s3.list_objects_v2(Bucket="work", Prefix=left)["KeyCount"] == 1
         finally:
             server.start()
         made.start()
         go_on(program)
         said, _ = program.communicate(timeout=300)
         assert program.returncode == 0, said
+        wait(lambda: s3.list_objects_v2(Bucket="work", Prefix=left)["KeyCount"] == 0)
         made.end()
     found = run_of(server, "stubborn-1")
     assert server.history(found["info"]["run_id"], "loss") == [(step, 100.0 - step) for step in range(100)]
     assert parameters(found)["end"] == "reached"
     assert found["info"]["status"] == "FINISHED"
-
-
-_MANY = """
-    import mlflow, time
-    mlflow.start_run()
-    began = time.monotonic()
-    for second in range(72):
-        mlflow.log_metrics({f"m{number:03}": float(second) for number in range(1000)}, step=second)
-        time.sleep(max(0.0, began + second + 1 - time.monotonic()))
-        print(second, flush=True)
-    mlflow.end_run()
-    print("took", round(time.monotonic() - began), flush=True)
-"""
-
-
-def test_a_thousand_metrics_a_second_survive_a_server_that_is_away(
-    server: Mlflow, aws: str, tmp_path: Path
-) -> None:
-    """For a minute, killed in the midst of what it is sent. In the database each is there once."""
-    with pod(tmp_path / "pod", aws, server.address, "many-1") as made:
-        program = made.begin(_MANY)
-        follow(program, 5)
-        server.kill()
-        try:
-            follow(program, 65)
-        finally:
-            server.start()
-        said, _ = program.communicate(timeout=300)
-        assert program.returncode == 0, said
-        wait(lambda: _counted(server)[0] >= 72_000, 600)
-        made.end()
-    assert _counted(server) == (72_000, 72_000, 72_000, 0, 71)
-
-
-def _counted(server: Mlflow) -> tuple[int, ...]:
-    """Metrics of ``many-1`` as the database has them: all, those that differ, those with the value that was
-    logged, the first and the last step."""
-    with closing(sqlite3.connect(server.folder / "mlflow.db")) as opened:
-        found: tuple[int, ...] = opened.execute(
-            "SELECT count(*), count(DISTINCT key || '/' || step), sum(value = step), min(step), max(step) "
-            "FROM metrics JOIN runs USING (run_uuid) WHERE runs.name = 'many-1'"
-        ).fetchone()
-    return found
-
-
-def test_a_run_that_begins_and_ends_without_the_server_is_sent_by_the_next_one(
-    server: Mlflow, aws: str, s3: Any, tmp_path: Path
-) -> None:
-    """Also what a program starts by itself meanwhile: an experiment, and runs below its own."""
-    program = """
-        import mlflow
-        mlflow.set_experiment("of-the-program")
-        with mlflow.start_run() as run:
-            mlflow.log_metric("loss", 1.0)
-            for number in range(2):
-                with mlflow.start_run(run_name=f"child-{number}", nested=True):
-                    mlflow.log_metric("loss", float(number))
-            try:
-                mlflow.log_text("x", "x.txt")
-            except Exception as error:
-                print("artifact:", type(error).__name__, error)
-        try:
-            mlflow.search_runs()
-        except Exception as error:
-            print("search:", error)
-    """
-    server.kill()
-    try:
-        with pod(tmp_path / "one", aws, server.address, "early-1") as made:
-            said = made.run(program)
-            assert "artifact: HTTPError" in said
-            assert said.count("not answer") == 2, said
-            made.end()
-    finally:
-        server.start()
-    left = "runs/user-ada/.unsent/"
-    assert s3.list_objects_v2(Bucket="work", Prefix=left)["KeyCount"] == 1
-    with pod(tmp_path / "two", aws, server.address, "early-2"):
-        wait(lambda: s3.list_objects_v2(Bucket="work", Prefix=left)["KeyCount"] == 0)
     found = run_of(server, "early-1")
     assert server.history(found["info"]["run_id"], "loss") == [(0, 1.0)]
     assert (found["info"]["status"], tags(found)["causeway.exit"]) == ("FINISHED", "0")
@@ -246,6 +197,55 @@ def test_a_run_that_begins_and_ends_without_the_server_is_sent_by_the_next_one(
     assert sorted(each["info"]["run_name"] for each in children) == ["child-0", "child-1"]
     assert {tags(each)["mlflow.parentRunId"] for each in children} == {found["info"]["run_id"]}
     assert {each["info"]["status"] for each in children} == {"FINISHED"}
+
+
+_MANY = """
+    import mlflow, time
+    mlflow.start_run()
+    began = time.monotonic()
+    for step in range(40):
+        mlflow.log_metrics({f"m{number:03}": float(step) for number in range(1000)}, step=step)
+        time.sleep(max(0.0, began + (step + 1) / 4 - time.monotonic()))
+        print(step, flush=True)
+    mlflow.end_run()
+"""
+
+
+def test_thousands_of_metrics_a_second_survive_a_server_that_is_away(
+    server: Mlflow, aws: str, tmp_path: Path
+) -> None:
+    """40,000, which are two files of the spool. It is killed in the midst of what it is sent. In the database
+    each is there once."""
+    with pod(tmp_path / "pod", aws, server.address, "many-1") as made:
+        program = made.begin(_MANY)
+        follow(program, 5)
+        server.kill()
+        try:
+            follow(program, 35)
+        finally:
+            server.start()
+        said, _ = program.communicate(timeout=300)
+        assert program.returncode == 0, said
+        wait(lambda: _is_sent(made.folder / "tracking"), 600)
+        made.end()
+    assert _counted(server) == (40_000, 40_000, 40_000, 0, 39)
+
+
+def _is_sent(spool: Path) -> bool:
+    """Who asks the database instead, while MLflow writes to it, locks it or finds it locked."""
+    last = max(spool.glob("*.jsonl"))
+    return bool(json.loads((spool / "sent.json").read_text()) == [int(last.stem), last.stat().st_size])
+
+
+def _counted(server: Mlflow) -> tuple[int, ...]:
+    """Metrics of ``many-1`` as the database has them: all, those that differ, those with the value that was
+    logged, the first and the last step."""
+    with closing(sqlite3.connect(server.folder / "mlflow.db", timeout=60)) as opened:
+        found: tuple[int, ...] = opened.execute(
+            "SELECT count(*), count(DISTINCT key || '/' || step), sum(value = step), min(step), max(step) "
+            "FROM metrics JOIN runs USING (run_uuid) WHERE runs.name = 'many-1'"
+        ).fetchone()
+    return found
 
 
 def test_a_later_start_goes_on_with_the_same_run(server: Mlflow, aws: str, tmp_path: Path) -> None:
