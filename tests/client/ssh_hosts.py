@@ -27,6 +27,7 @@ GPU = "NVIDIA TITAN X (Pascal)"
 """What machines have two of."""
 USERS = {"ada": 54101, "bob": 54102}
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
+RUNS = ".local/share/causeway/machines/runs"
 _CGROUPS = Path("/sys/fs/cgroup")
 _NVIDIA_SMI = """\
 #!/usr/bin/python3 -I
@@ -226,6 +227,22 @@ def _gone(path: Path) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Researcher(Laptop):
+    """A person's laptop, and their homes on the machines."""
+
+    homes: tuple[Path, ...]
+
+    def output(self, run: str) -> str:
+        """What the last start of a run has written, worker by worker. It is read where it is: who polls
+        ``causeway logs`` keeps a core busy."""
+        starts = {path for home in self.homes for path in home.resolve().glob(f"{RUNS}/{run}/starts/*")}
+        last = max((path.name for path in starts), key=int, default="")
+        logs = sorted(path for start in starts if start.name == last for path in start.glob("*/*.log"))
+        lines = (line for path in logs for line in path.read_text(errors="replace").splitlines())
+        return "\n".join(line.partition(" ")[2] for line in lines)
+
+
 @dataclass
 class Lab:
     """Two machines, and people with laptops."""
@@ -250,7 +267,7 @@ class Lab:
 
     def laptop(
         self, user: str, folder: Path, environment: Mapping[str, str], *, name: str = "laptop"
-    ) -> Laptop:
+    ) -> Researcher:
         """One of another ``name`` remembers other runs."""
         home = self.folder / f"{name}-{user}"
         (home / ".ssh").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -267,7 +284,7 @@ class Lab:
             "XDG_RUNTIME_DIR": str(self.sockets / f"{name}-{user}"),
         }  # fmt: skip
         Path(mine["XDG_RUNTIME_DIR"]).mkdir(exist_ok=True)
-        return Laptop(folder, mine)
+        return Researcher(folder, mine, tuple(host.home(user) for host in self.hosts.values()))
 
     def _ssh_config(self, user: str, name: str) -> str:
         enter = f"nsenter --target $(cat {self.folder}/{name}/pid) --all --"

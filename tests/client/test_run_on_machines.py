@@ -22,12 +22,11 @@ from urllib.parse import urlsplit
 import pytest
 from client.jupyter import asked, notebook, python_with_jupyter
 from client.process import SYSTEM_PYTHON, Finished, Laptop, need_torch, program
-from client.ssh_hosts import ADDRESSES, GPU, USERS, Lab, labs
+from client.ssh_hosts import ADDRESSES, GPU, RUNS, USERS, Lab, Researcher, labs
 from client.terminals import Terminal
 from client.wheels import wheel
 from waiting import until
 
-RUNS = ".local/share/causeway/machines/runs"
 _HOLDS = "import os, time; print('has', os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(600)"
 _TRAIN = ("--", "python3", "train.py")
 
@@ -44,17 +43,16 @@ def nothing_left(lab: Lab) -> Iterator[None]:
     yield
     for host in lab.hosts.values():
         host.gpus(2)
-        host.run("pkill -KILL -u ada,bob -f runtime.py; pkill -KILL -u ada,bob -f 'kit worker'")
-        host.run("pkill -KILL -u ada,bob -f 'kits/.* reserve'")
+        host.run("pkill -KILL -u ada,bob -f 'runtime.py|kit worker|kits/.* reserve'")
 
 
 @pytest.fixture
-def ada(lab: Lab, folder: Path, environment: Mapping[str, str]) -> Laptop:
+def ada(lab: Lab, folder: Path, environment: Mapping[str, str]) -> Researcher:
     return lab.laptop("ada", folder, environment)
 
 
 @pytest.fixture
-def bob(lab: Lab, folder: Path, environment: Mapping[str, str]) -> Laptop:
+def bob(lab: Lab, folder: Path, environment: Mapping[str, str]) -> Researcher:
     return lab.laptop("bob", folder, environment)
 
 
@@ -73,9 +71,9 @@ def started(done: Finished) -> str:
     return run
 
 
-def said(laptop: Laptop, run: str, word: str, count: int = 1) -> str:
+def said(laptop: Researcher, run: str, word: str, count: int = 1) -> str:
     """The output of a run, once it has the word so often."""
-    output: str = until(lambda: laptop("logs", run).out, lambda text: text.count(word) >= count)
+    output: str = until(lambda: laptop.output(run), lambda text: text.count(word) >= count)
     return output
 
 
@@ -114,7 +112,7 @@ def gpus(laptop: Laptop, host: str) -> list[tuple[str, str | None]]:
     return [(gpu["state"], gpu["run"]) for gpu in laptop("gpus", "--on", host, "--json").json["gpus"]]
 
 
-def test_one_machine_from_start_to_results(lab: Lab, ada: Laptop, folder: Path) -> None:
+def test_one_machine_from_start_to_results(lab: Lab, ada: Researcher, folder: Path) -> None:
     program(
         folder,
         """
@@ -172,7 +170,7 @@ _SLOW = """
     """
 
 
-def test_it_outlives_the_laptop_is_stopped_and_goes_on(ada: Laptop, folder: Path) -> None:
+def test_it_outlives_the_laptop_is_stopped_and_goes_on(ada: Researcher, folder: Path) -> None:
     program(folder, _SLOW)
     laptop = ada.begin(
         "run", "--on", "titan-01", "--name", "slow", *_TRAIN, "100000",
@@ -202,16 +200,17 @@ def test_it_outlives_the_laptop_is_stopped_and_goes_on(ada: Laptop, folder: Path
 
 
 _DDP = """
-    import os, sys, time, torch, torch.distributed as dist
+    import os, torch, torch.distributed as dist
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    if "fail" in sys.argv and rank == 3:
-        raise ValueError("diverged")
     total = torch.tensor([float(rank)])
     dist.all_reduce(total)
-    print(f"rank {rank} of {world} on {os.uname().nodename}: {total.item()} at {os.environ['MASTER_ADDR']}")
-    if "fail" in sys.argv:
-        time.sleep(600)
+    where = f"on {os.uname().nodename}: {total.item()} at {os.environ['MASTER_ADDR']}"
+    print(f"rank {rank} of {world} {where}", flush=True)
+    dist.barrier()
+    if rank == 3:
+        raise ValueError("diverged")
+    dist.barrier()  # fails for the others: torchrun ends at once
     """
 # Why: tests/client/conftest.py. One thread: the processors are few.
 _TORCH = ("--env", "PET_REDIRECTS=9:1", "--env", "PET_TEE=9:1", "--env", "OMP_NUM_THREADS=1")
@@ -219,20 +218,15 @@ _BOTH = ("run", "--on", "titan-01,titan-02", "--gpus", "2", "--nodes", "2", "--j
 
 
 @pytest.mark.usefixtures("torch")
-def test_two_machines_meet_on_the_first_one(ada: Laptop, folder: Path) -> None:
+def test_two_machines_meet_on_the_first_one_and_a_worker_that_fails_ends_the_others(
+    ada: Researcher, folder: Path
+) -> None:
     program(folder, _DDP)
     done = ada(*_BOTH, SYSTEM_PYTHON, "train.py")
-    assert done.code == 0, done.err
+    assert done.code == 1, done.err
     ranks = sorted(re.findall(r"rank \d of 4 on \S+ \S+ at [\d.]+", done.err))
     hosts = ["titan-01", "titan-01", "titan-02", "titan-02"]
     assert ranks == [f"rank {rank} of 4 on {host}: 6.0 at {ADDRESSES[0]}" for rank, host in enumerate(hosts)]
-
-
-@pytest.mark.usefixtures("torch")
-def test_a_worker_that_fails_ends_the_others_and_is_named_first(ada: Laptop, folder: Path) -> None:
-    program(folder, _DDP)
-    done = ada(*_BOTH, SYSTEM_PYTHON, "train.py", "fail")
-    assert done.code == 1, done.err
     first = done.json["first_failure"]
     assert (done.json["state"], first["host"], first["rank"], first["process"]) == (
         "failed", "titan-02", 1, 3,
@@ -242,7 +236,7 @@ def test_a_worker_that_fails_ends_the_others_and_is_named_first(ada: Laptop, fol
     assert "worker-1" in ada("why", done.json["name"]).out
 
 
-def test_leases_keep_people_apart(lab: Lab, ada: Laptop, bob: Laptop, folder: Path) -> None:
+def test_leases_keep_people_apart(lab: Lab, ada: Researcher, bob: Researcher, folder: Path) -> None:
     program(folder, _HOLDS)
     run = started(ada("run", "--on", "titan-01", "--name", "hers", "--json", "-d", *_TRAIN))
     said(ada, run, "has 0")
@@ -266,7 +260,7 @@ def test_leases_keep_people_apart(lab: Lab, ada: Laptop, bob: Laptop, folder: Pa
 
 
 def test_who_waits_has_a_place_in_the_queue_and_goes_on_by_itself(
-    lab: Lab, ada: Laptop, bob: Laptop, folder: Path
+    lab: Lab, ada: Researcher, bob: Researcher, folder: Path
 ) -> None:
     program(folder, _HOLDS)
     words = ("--on", "titan-01", "--gpus", "2", "--launcher", "none", "--json", "-d")
@@ -306,7 +300,9 @@ def test_who_waits_has_a_place_in_the_queue_and_goes_on_by_itself(
     reached(ada, second, "stopped")
 
 
-def test_a_run_of_two_machines_waits_for_both_and_keeps_none(ada: Laptop, bob: Laptop, folder: Path) -> None:
+def test_a_run_of_two_machines_waits_for_both_and_keeps_none(
+    ada: Researcher, bob: Researcher, folder: Path
+) -> None:
     program(folder, "import os, time; print('on', os.uname().nodename, flush=True); time.sleep(600)")
     train = ("--gpus", "2", "--launcher", "none", "--json", "-d", *_TRAIN)
     holder = started(ada("run", "--on", "titan-02", "--name", "one", *train))
@@ -328,7 +324,7 @@ def test_a_run_of_two_machines_waits_for_both_and_keeps_none(ada: Laptop, bob: L
     reached(bob, pair, "stopped")
 
 
-def test_a_reservation_is_its_persons_until_its_end(ada: Laptop, bob: Laptop, folder: Path) -> None:
+def test_a_reservation_is_its_persons_until_its_end(ada: Researcher, bob: Researcher, folder: Path) -> None:
     program(folder, _HOLDS)
     train = ("--on", "titan-01", "--launcher", "none", "--json", "-d", *_TRAIN)
     reserved = ada("reserve", "titan-01", "--for", "8h", "--json")
@@ -354,7 +350,7 @@ def test_a_reservation_is_its_persons_until_its_end(ada: Laptop, bob: Laptop, fo
 
 
 @contextmanager
-def shell(ada: Laptop, *words: str) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
+def shell(ada: Researcher, *words: str) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
     """``causeway shell`` at a terminal, until its prompt."""
     with closing(Terminal()) as terminal, ExitStack() as stack:
         process = ada.begin("shell", *words, stdin=terminal.side, stdout=terminal.side, stderr=terminal.side)
@@ -365,7 +361,7 @@ def shell(ada: Laptop, *words: str) -> Iterator[tuple[Terminal, subprocess.Popen
 
 
 def test_a_shell_has_leased_gpus_and_the_code_and_ends_with_its_person(
-    ada: Laptop, bob: Laptop, folder: Path
+    ada: Researcher, bob: Researcher, folder: Path
 ) -> None:
     """What is typed has no quotes where it is looked for, as the terminal also shows what is typed."""
     program(folder, "print('code is', 'here')")
@@ -390,7 +386,7 @@ def test_a_shell_has_leased_gpus_and_the_code_and_ends_with_its_person(
 
 
 def test_a_command_has_its_own_output_and_nothing_of_the_login_shell(
-    lab: Lab, ada: Laptop, folder: Path
+    lab: Lab, ada: Researcher, folder: Path
 ) -> None:
     (lab["titan-01"].home("ada") / ".bashrc").write_text("echo hello; printf welcome")
     program(folder, _HOLDS)
@@ -421,7 +417,7 @@ def test_a_command_has_its_own_output_and_nothing_of_the_login_shell(
     ada("stop", run)
 
 
-def test_ssh_reaches_a_run_with_its_gpus(lab: Lab, ada: Laptop, folder: Path) -> None:
+def test_ssh_reaches_a_run_with_its_gpus(lab: Lab, ada: Researcher, folder: Path) -> None:
     """By an entry of a configuration; files and ports over it are in ``test_sshd.py``."""
     # It is ssh: what a ~/.bashrc prints comes before a command's output.
     (lab["titan-01"].home("ada") / ".bashrc").unlink(missing_ok=True)
@@ -443,7 +439,7 @@ def test_ssh_reaches_a_run_with_its_gpus(lab: Lab, ada: Laptop, folder: Path) ->
     ada("stop", run)
 
 
-def test_a_shell_ends_with_its_run(ada: Laptop, folder: Path) -> None:
+def test_a_shell_ends_with_its_run(ada: Researcher, folder: Path) -> None:
     program(folder, _HOLDS)
     run = started(ada("run", "--on", "titan-01", "--json", "-d", *_TRAIN))
     said(ada, run, "has")
@@ -455,25 +451,26 @@ def test_a_shell_ends_with_its_run(ada: Laptop, folder: Path) -> None:
     assert ada("shell", run, "--worker", "worker-7", "--", "true").code == 1
 
 
-def test_a_notebook_has_leased_gpus_is_opened_again_and_ends_when_idle(
-    lab: Lab, ada: Laptop, bob: Laptop, folder: Path
+def test_a_notebook_has_leased_gpus_is_opened_again_and_ends_with_its_run(
+    lab: Lab, ada: Researcher, bob: Researcher, folder: Path
 ) -> None:
-    """What Jupyter itself does: ``test_notebook_here.py``."""
+    """What Jupyter itself does, as to end when it is idle: ``test_notebook_here.py``."""
     home = lab["titan-01"].home("ada")
     own = python_with_jupyter(home / ".local/bin")
     assert lab["titan-01"].run("chown -R ada: /home/ada/.local").returncode == 0
     try:
-        with notebook(folder, ada.environment, "--on", "titan-01", "--idle", "20s") as (url, process):
+        with notebook(folder, ada.environment, "--on", "titan-01", "--idle", "3m") as (url, process):
             assert asked(url, "kernels", urlsplit(url).query.partition("token=")[2], b"{}")[0] == 201
             assert gpus(bob, "titan-01")[0] == ("leased", "notebook-on-1")
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
-        assert status(ada, "notebook-on-1")["state"] == "running"
+        now = status(ada, "notebook-on-1")
+        assert (now["state"], "cull_idle_timeout=180 " in now["job"]["run"]) == ("running", True)
         with notebook(folder, ada.environment, "notebook-on-1") as (again, process):
             assert urlsplit(again).query == urlsplit(url).query
-            # Its kernel does nothing, and then nobody has one.
+            assert ada("stop", "notebook-on-1").code == 0
             assert process.wait(240) == 0
-        assert status(ada, "notebook-on-1")["state"] == "done"
+        assert status(ada, "notebook-on-1")["state"] == "stopped"
     finally:
         own.unlink()
     refused(ada("notebook", "--on", "titan-01", "--no-browser"), "notebook-on-2 failed")
@@ -481,7 +478,7 @@ def test_a_notebook_has_leased_gpus_is_opened_again_and_ends_when_idle(
 
 
 _MEASURED = """
-    import os, random, time
+    import os, pathlib, random, time
     import causeway
     random.seed(int(os.environ["CAUSEWAY_SEED"]))
     for step in range(3):
@@ -489,12 +486,15 @@ _MEASURED = """
     if os.environ["CAUSEWAY_RANK"] == "0":
         with causeway.checkpoint(2) as folder:
             (folder / "state").write_text("x" * 100)
-    time.sleep(3)
+    usage = pathlib.Path(os.environ["CAUSEWAY_USAGE"])
+    while not (usage.exists() and usage.read_text().count("\\n") > 1):
+        time.sleep(0.1)
     """
+"""It lasts until it is noted what it uses."""
 
 
 def test_what_machines_know_of_a_run_is_shown_compared_and_repeated(
-    lab: Lab, ada: Laptop, folder: Path
+    lab: Lab, ada: Researcher, folder: Path
 ) -> None:
     """What is made of it: ``test_overview_here.py``."""
     program(folder, _MEASURED)
@@ -536,14 +536,14 @@ def test_what_machines_know_of_a_run_is_shown_compared_and_repeated(
         assert ada(*words, "--on", "titan-01", "--local").code == 2
 
 
-def test_idle_looks_at_its_own_gpus(ada: Laptop, folder: Path) -> None:
+def test_idle_looks_at_its_own_gpus(ada: Researcher, folder: Path) -> None:
     (folder / "job.yaml").write_text("run: sleep 600\nidle: 2s\n")
     done = ada("run", "job.yaml", "--on", "titan-01", "--json")
     first = done.json["first_failure"]
     assert (first["exit"], first["reason"].startswith("idle ")) == (78, True), done.err
 
 
-def test_packages_are_installed_by_the_machines_uv(lab: Lab, ada: Laptop, folder: Path) -> None:
+def test_packages_are_installed_by_the_machines_uv(lab: Lab, ada: Researcher, folder: Path) -> None:
     """A package of this folder, so that nothing is downloaded. Real uv, of this machine."""
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if uv is None:
@@ -568,7 +568,7 @@ def test_packages_are_installed_by_the_machines_uv(lab: Lab, ada: Laptop, folder
     lab["titan-01"].run("rm /run/programs/uv")
 
 
-def test_models_and_machines_without_gpus(lab: Lab, ada: Laptop, folder: Path) -> None:
+def test_models_and_machines_without_gpus(lab: Lab, ada: Researcher, folder: Path) -> None:
     lab["titan-02"].gpus(0)
     (folder / "job.yaml").write_text("run: echo $CUDA_VISIBLE_DEVICES\ngpus: {count: 1, model: v100}\n")
     refused(ada("run", "job.yaml", "--on", "titan-01,titan-02"), "TITAN X (Pascal)", "titan-02: ")
@@ -580,7 +580,7 @@ def test_models_and_machines_without_gpus(lab: Lab, ada: Laptop, folder: Path) -
 
 
 @pytest.mark.parametrize("lost", ["titan-02", "titan-01"])
-def test_a_reboot_is_explained_and_resume_goes_on(lab: Lab, ada: Laptop, folder: Path, lost: str) -> None:
+def test_a_reboot_is_explained_and_resume_goes_on(lab: Lab, ada: Researcher, folder: Path, lost: str) -> None:
     """Homes are apart here, so what the first worker saved has to be brought to the other."""
     program(folder, _SLOW)
     arguments = ("--nodes", "2", "--launcher", "none", "--name", "gang", *_TRAIN)
@@ -606,7 +606,7 @@ def test_a_reboot_is_explained_and_resume_goes_on(lab: Lab, ada: Laptop, folder:
 
 
 def test_a_full_disk_is_said_and_resume_goes_on_once_there_is_room(
-    lab: Lab, ada: Laptop, folder: Path
+    lab: Lab, ada: Researcher, folder: Path
 ) -> None:
     program(
         folder,
@@ -660,7 +660,7 @@ def _image(folder: Path) -> Path:
 
 @pytest.mark.skipif(shutil.which("podman") is None, reason="podman not found (package podman)")
 def test_a_container_by_podman_ends_with_its_unit(
-    lab: Lab, ada: Laptop, folder: Path, tmp_path: Path
+    lab: Lab, ada: Researcher, folder: Path, tmp_path: Path
 ) -> None:
     """Rootless, as she would run it. crun refuses this machine's control groups, so runc runs it. Without
     GPUs: there is no CDI here."""
@@ -736,12 +736,12 @@ def test_machines_with_one_home_share_checkpoints(
         reached(ada, run, "done")
 
 
-def test_parts_of_checkpoints_need_one_home(ada: Laptop, folder: Path) -> None:
+def test_parts_of_checkpoints_need_one_home(ada: Researcher, folder: Path) -> None:
     (folder / "job.yaml").write_text("run: 'true'\nnodes: 2\ncheckpoints: {sharded: true}\nlauncher: none\n")
     refused(ada("run", "job.yaml", "--on", "titan-01,titan-02"), "checkpoints.sharded: titan-01, titan-02 ")
 
 
-def test_nothing_is_left_where_one_machine_fails(lab: Lab, ada: Laptop, folder: Path) -> None:
+def test_nothing_is_left_where_one_machine_fails(lab: Lab, ada: Researcher, folder: Path) -> None:
     results = "open(os.path.join(os.environ['CAUSEWAY_RESULTS'], 'out'), 'w').write(os.uname().nodename)"
     program(folder, f"import os; print('never'); {results}")
     both = ("--on", "titan-01,titan-02", "--nodes", "2", "--launcher", "none", "--name", "half")
@@ -774,7 +774,7 @@ def test_nothing_is_left_where_one_machine_fails(lab: Lab, ada: Laptop, folder: 
     refused(ada("get", "half-on-1", "plots"), "plots")
 
 
-def test_errors_name_the_machine_and_the_fix(lab: Lab, ada: Laptop, folder: Path) -> None:
+def test_errors_name_the_machine_and_the_fix(lab: Lab, ada: Researcher, folder: Path) -> None:
     other = lab["titan-02"]
     run = ("run", "--on", "titan-01,titan-02", "--", "true")
     other.linger("ada", on=False)
