@@ -33,6 +33,8 @@ from causeway.sweeping import step
 from causeway.workers import workers_of
 
 _PAUSE = 0.2
+_EVERY = "CAUSEWAY_SWEEP_EVERY"
+"""Variable with the seconds between two rounds, as of a conductor in the cluster."""
 
 
 def sweep_local(loaded: LoadedJob, on: Sequence[str], *, allow_secrets: bool, as_json: bool) -> int:
@@ -78,12 +80,13 @@ def _conduct(out: Console, folder: Path, secret: Mapping[str, str], *, as_json: 
     bench = _bench(folder, lambda text: out.print(Text(text)))
     if isinstance(bench, MachinesBench):
         bench.secret = secret
+    every = float(os.environ.get(_EVERY) or bench.every)
     with conducting(folder):
         (folder / PID).write_text(str(os.getpid()), encoding="ascii")
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             while not asked and step(bench, lambda text: out.print(Text(text))):
-                until = time.monotonic() + bench.every
+                until = time.monotonic() + every
                 while not asked and time.monotonic() < until:
                     time.sleep(_PAUSE)
             if asked and search_record(folder)["state"] == "running":
