@@ -20,19 +20,18 @@ from typing import Any
 
 import yaml
 from drive.kubernetes import masters
-from drive.kubernetes.apiserver import NAME, Server, node, pod
-from drive.kubernetes.apiserver import running as api_running
 from drive.machines.hosts import CHEF, Hosts
 from drive.machines.hosts import running as hosts_running
 from invoking import ROOT, Project
+from kube.api import node, pod
+from kube.plane import ISSUER, SIGNERS, Plane, planes
 from kube_tools import kubectl as kubectl_program
 from kube_tools import need
 from machines.deb import with_client
 from ports import reserved
 
 from infra.catalogue.tables import table
-from infra.drive.kubernetes import access, secrets
-from infra.drive.kubernetes.access import Access, Endpoint
+from infra.drive.kubernetes import secrets
 from infra.drive.kubernetes.api import Api, ApiError, AwayError
 from infra.drive.pki import Pki
 from infra.drive.secrets.local import LocalStore
@@ -176,9 +175,9 @@ fi
 class Controllers(threading.Thread):
     """Says of every workload that it has come up, as controllers and kubelets would."""
 
-    def __init__(self, admin: Access) -> None:
+    def __init__(self, api: Api) -> None:
         super().__init__(daemon=True)
-        self._api = Api(admin)
+        self._api = api
         self.ended = threading.Event()
 
     def run(self) -> None:
@@ -211,7 +210,7 @@ class Lab:
     def __init__(self, folder: Path, hosts: Hosts, stack: ExitStack) -> None:
         self.folder = folder
         self.hosts = hosts
-        self.server: Server | None = None
+        self.plane: Plane | None = None
         self.errors: dict[str, str] = {}
         (self.port,) = stack.enter_context(reserved(1))
         self._stack = stack
@@ -224,24 +223,21 @@ class Lab:
         while not (self.folder / "begin").exists():
             threading.Event().wait(0.1)
         keys = secrets.made(self.store, datetime.now(UTC))
-        (self.folder / "api").mkdir()
-        self.server = self._stack.enter_context(
-            api_running(self.folder / "api", keys, port=self.port, issuers=[OWN])
-        )
-        where = Endpoint(NAME, self.server.address)
-        self.admin = self._stack.enter_context(access.opened(self.folder / "own", where, keys.ca))
-        (self.folder / "admin.conf").write_text(masters.admin_conf(self.admin))
-        self._stack.enter_context(masters.signer(self.admin, self.folder / "api"))
+        flags = [f"{ISSUER}{OWN}"]
+        plane = planes(self.folder / "api", keys, port=self.port, flags=flags)
+        self.plane = self._stack.enter_context(plane)
+        (self.folder / "admin.conf").write_text(self.plane.kubeconfig.read_text())
+        self._stack.enter_context(self.plane.controllers(*SIGNERS))
         for name in MASTERS:
-            masters.equip(self.hosts[name], self.folder / "machines", self.admin, keys.ca.certificate)
-        controllers = Controllers(self.admin)
+            masters.equip(self.hosts[name], self.folder / "machines", self.plane)
+        controllers = Controllers(self.plane.driven)
         controllers.start()
         self._stack.callback(controllers.ended.set)
         (self.folder / "serving").touch()
         while not controllers.ended.wait(0.1):
             if (self.folder / "restart").exists():
-                self.server.stop()
-                self.server.start()
+                self.plane.stop()
+                self.plane.start()
                 (self.folder / "restart").unlink()
             for manifest in sorted((self.folder / "manifests").glob("*.yaml")):
                 self._kubelet(manifest.stem, yaml.safe_load(manifest.read_text())["spec"])
@@ -250,14 +246,14 @@ class Lab:
     def _kubelet(self, master: str, spec: dict[str, Any]) -> None:
         """A master's API server starts with its manifest's issuers, and its pod is shown as ready. There is
         one API server: it has what the master that was changed last has."""
-        assert self.server is not None
+        assert self.plane is not None
         command = spec["containers"][0]["command"]
         issuers = [word for word in command if word.startswith(ISSUERS)]
-        if sorted(issuers) != sorted(word for word in self.server.words if word.startswith(ISSUERS)):
-            others = [word for word in self.server.words if not word.startswith(ISSUERS)]
-            self.server.words = [*others, *issuers]
-            self.server.stop()
-            self.server.start()
+        if sorted(issuers) != sorted(flag for flag in self.plane.flags if flag.startswith(ISSUERS)):
+            others = [flag for flag in self.plane.flags if not flag.startswith(ISSUERS)]
+            self.plane.flags = [*others, *issuers]
+            self.plane.stop()
+            self.plane.start()
         self.show_api_server(master, command)
 
     def show_api_server(self, master: str, command: list[str]) -> None:
@@ -273,7 +269,8 @@ class Lab:
 
     @property
     def api(self) -> Api:
-        return Api(self.admin)
+        assert self.plane is not None
+        return self.plane.driven
 
     def brought(self, name: str) -> dict[str, Any]:
         """What a machine had in the last run of Chef."""

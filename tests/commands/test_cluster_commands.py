@@ -25,10 +25,11 @@ import pytest
 import yaml
 from commands import cluster_lab
 from commands.cluster_lab import ISSUERS, MACHINES, MASTERS, OWN, Lab
-from drive.kubernetes.apiserver import pod
 from drive.kubernetes.https_pages import serving
 from golden_folders import assert_text
 from invoking import ROOT
+from kube.api import pod
+from kube.plane import member
 from kube_tools import kubectl as kubectl_program
 from kube_tools import need
 from ports import reserved
@@ -247,8 +248,8 @@ def restarted(lab: Lab) -> list[str]:
 
 def at_rest(lab: Lab, name: str) -> bytes:
     """A secret as etcd has it."""
-    assert lab.server is not None
-    words = [need("etcdctl"), "--endpoints", lab.server.etcd, "get", f"/registry/secrets/default/{name}"]
+    assert lab.plane is not None
+    words = [need("etcdctl"), "--endpoints", lab.plane.etcd, "get", f"/registry/secrets/default/{name}"]
     return subprocess.run(words, capture_output=True, check=True, env={"ETCDCTL_API": "3"}).stdout
 
 
@@ -459,8 +460,8 @@ def test_a_copy_of_etcd_is_put_back_on_all_masters(lab: Lab) -> None:
 
 
 def test_a_cluster_whose_api_is_away_is_not_begun_anew(lab: Lab) -> None:
-    assert lab.server is not None
-    lab.server.stop()
+    assert lab.plane is not None
+    lab.plane.stop()
     lab.refused("cluster.status")
     _, err = lab.invoke("converge", "--nodes", "titan-01")
     assert "join" in err
@@ -470,7 +471,7 @@ def test_a_cluster_whose_api_is_away_is_not_begun_anew(lab: Lab) -> None:
     lab.refused("converge", "--nodes", "master-1")
     for name in ("master-1", "master-3"):
         lab.hosts[name].shell("mv /etc/kubernetes/admin.conf.before /etc/kubernetes/admin.conf")
-    lab.server.start()
+    lab.plane.start()
     lab.invoke("cluster.status")
 
 
@@ -484,17 +485,8 @@ def members(lab: Lab, tmp_path: Path) -> Iterator[dict[str, subprocess.Popen[byt
     processes = {}
     with ExitStack() as stack:
         ports = {name: stack.enter_context(reserved(2)) for name in MASTERS}
-        cluster = ",".join(f"{name}=http://127.0.0.1:{peer}" for name, (_, peer) in ports.items())
-        for name, (client, peer) in ports.items():
-            words = [
-                need("etcd"), "--name", name, "--data-dir", str(tmp_path / name), "--unsafe-no-fsync",
-                "--listen-client-urls", f"http://127.0.0.1:{client}",
-                "--advertise-client-urls", f"http://127.0.0.1:{client}",
-                "--listen-peer-urls", f"http://127.0.0.1:{peer}",
-                "--initial-advertise-peer-urls", f"http://127.0.0.1:{peer}", "--initial-cluster", cluster,
-            ]  # fmt: skip
-            with (tmp_path / f"{name}.log").open("wb") as log:
-                processes[name] = subprocess.Popen(words, stdout=log, stderr=log)
+        for name, (client, _) in ports.items():
+            processes[name] = member(tmp_path, name, ports)
             stack.callback(processes[name].wait)
             stack.callback(processes[name].kill)
             (lab.folder / "etcd" / name).write_text(f"http://127.0.0.1:{client}")
@@ -558,8 +550,8 @@ def test_masters_leave_etcd_while_most_of_it_stays(
 
 
 def test_nobody_begins_a_cluster_while_a_master_can_not_be_asked(lab: Lab) -> None:
-    assert lab.server is not None
-    lab.server.stop()
+    assert lab.plane is not None
+    lab.plane.stop()
     for name in ("master-1", "master-3"):
         lab.hosts[name].shell("rm /etc/kubernetes/admin.conf")
     assert "master-2" in lab.refused("converge", "--nodes", "master-1")

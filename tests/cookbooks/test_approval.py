@@ -11,11 +11,10 @@ import os
 import ssl
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
@@ -30,19 +29,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
-from drive.kubernetes.apiserver import NAME, Server, node, pod, running
 from golden_clusters import golden
+from kube.api import MERGE, Api, RefusedError, collection, node, pod
+from kube.plane import SIGNERS, planes
+from kube.plane import Plane as ControlPlane
 from kube_tools import kubectl, need
 from localaws.control import Control
 from localaws.faults import FOREVER, throttling
-from render.kubernetes.policy_world import Api, RefusedError, collection
-from stores import cluster_keys
 from waiting import until
 from web import Answer, pages
 
 from infra.drive import localaws
 from infra.drive.kubernetes import certificates
-from infra.drive.kubernetes.secrets import Keys
 from infra.model.outputs import Addresses, Outputs
 from infra.render.kubernetes import joining, kubeadm
 from infra.render.kubernetes.manifests import SYSTEM
@@ -75,7 +73,6 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 RACK = golden("research").sites[0].nodes[0]
 MASTER = "10.0.0.200"
 OUTPUTS = Outputs(instances={"master-1": Addresses(IPv4Address(MASTER), None)})
-CONTROLLERS = ("approving", "signing")
 SERVING = "kubernetes.io/kubelet-serving"
 USAGES = ("digital signature", "client auth")
 SERVES = ("digital signature", "server auth")
@@ -170,17 +167,18 @@ def signing_request(name: str, pem: str, signer: str, usages: tuple[str, ...]) -
 class Plane:
     """A control plane as kubeadm would have made it, and the embedded AWS of its pools."""
 
-    server: Server
-    admin: Api
+    control: ControlPlane
     aws: localaws.Server
-    folder: Path
-    keys: Keys
     requests: int = 0
+
+    @property
+    def admin(self) -> Api:
+        return self.control.admin
 
     @property
     def root(self) -> Path:
         """A master's file system."""
-        return self.folder / "master"
+        return self.control.folder / "master"
 
     def environment(self) -> dict[str, str]:
         folders = [str(Path(need("kubeadm")).parent), str(Path(kubectl()).parent), os.environ["PATH"]]
@@ -206,20 +204,13 @@ class Plane:
         """Make a request with a token; its name."""
         name = self._new_name()
         body = signing_request(name, pem, SIGNER, usages)
-        context = ssl.create_default_context(cadata=self.keys.ca.certificate)
-        context.check_hostname = False  # It is asked by its address, and its name is another.
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        url = f"https://{self.server.address}{REQUESTS}"
-        with opener.open(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=60):
-            return name
+        self.control.bearer(token).create(body)
+        return name
 
     def ask_as(self, node: str, pem: str, usages: tuple[str, ...] = SERVES) -> str:
         """Make a request for a serving certificate with a node's own certificate; its name."""
         name = self._new_name()
-        own = Api(self.server, self.keys, self.folder, f"system:node:{node}", "system:nodes")
+        own = self.control.somebody(f"system:node:{node}", "system:nodes")
         own.create(signing_request(name, pem, SERVING, usages))
         return name
 
@@ -265,91 +256,38 @@ class Plane:
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     folder = tmp_path_factory.mktemp("approval")
-    keys = cluster_keys(folder)
-    with (
-        running(folder, keys, more=_kubelets_client(keys, folder)) as server,
-        embedded_aws.embedded(folder / "aws") as aws,
-    ):
-        plane = Plane(server, Api(server, keys, folder, "admin", "system:masters"), aws, folder, keys)
+    flags = {
+        each["name"]: each["value"]
+        for each in kubeadm.cluster_configuration(golden("research"))["apiServer"]["extraArgs"]
+    }
+    # By what the API server knows kubelets.
+    authority = flags["kubelet-certificate-authority"].replace("/etc/kubernetes", str(folder))
+    more = [f"--kubelet-certificate-authority={authority}", "--kubelet-preferred-address-types=InternalIP"]
+    with planes(folder, flags=more) as control, embedded_aws.embedded(folder / "aws") as aws:
+        plane = Plane(control, aws)
         _master(plane)
         config = folder / "kubeadm.yaml"
-        config.write_text(KUBEADM_CONFIG.format(endpoint=server.address, pki=folder / "pki"))
+        config.write_text(KUBEADM_CONFIG.format(endpoint=control.address, pki=folder / "pki"))
         plane.kubeadm("init", "phase", "bootstrap-token", "--skip-token-print", f"--config={config}")
         plane.kubeadm("init", "phase", "upload-config", "all", f"--config={config}")
         plane.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
-        for objects in joining.objects(golden("research"), OUTPUTS).values():
-            for each in objects:
-                plane.admin.apply(each)
-        names = ",".join(f"certificatesigningrequest-{each}-controller" for each in CONTROLLERS)
-        with (folder / "controllers.log").open("ab") as log:
-            process = subprocess.Popen(
-                [
-                    need("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
-                    f"--kubeconfig={plane.root}/etc/kubernetes/admin.conf", f"--controllers={names}",
-                    f"--cluster-signing-cert-file={folder}/pki/ca.crt",
-                    f"--cluster-signing-key-file={folder}/pki/ca.key",
-                ],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        try:
+        plane.admin.apply_all(joining.objects(golden("research"), OUTPUTS))
+        with control.controllers(*SIGNERS):
             yield plane
-        finally:
-            process.kill()
-            process.wait()
 
 
 def _master(plane: Plane) -> None:
     """What a master has in /etc."""
     kubernetes = plane.root / "etc/kubernetes"
     (kubernetes / "pki").mkdir(parents=True)
-    (kubernetes / "pki/ca.crt").write_text(plane.keys.ca.certificate)
-    cluster = {
-        "server": f"https://{plane.server.address}",
-        "tls-server-name": NAME,
-        "certificate-authority-data": _base64(plane.keys.ca.certificate.encode()),
-    }
-    user = {
-        "client-certificate-data": _base64(plane.admin.certificate.read_bytes()),
-        "client-key-data": _base64(plane.admin.key.read_bytes()),
-    }
-    (kubernetes / "admin.conf").write_text(json.dumps(_kubeconfig(cluster, user)))
+    (kubernetes / "pki/ca.crt").write_text(plane.control.keys.ca.certificate)
+    (kubernetes / "admin.conf").write_text(plane.control.kubeconfig.read_text())
     regions = {"region": "us-west-2", "regions": ["us-east-1", "us-west-2"]}
-    settle(plane.root, endpoint=plane.server.address, join={"parameter": PARAMETER, **regions})
+    settle(plane.root, endpoint=plane.control.address, join={"parameter": PARAMETER, **regions})
 
 
 def _base64(text: bytes) -> str:
     return base64.b64encode(text).decode()
-
-
-def _kubelets_client(keys: Keys, folder: Path) -> list[str]:
-    """By what the API server comes to kubelets, and by what it knows them."""
-    pair = certificates.client(
-        keys.ca, "kube-apiserver-kubelet-client", ["system:masters"], datetime.now(UTC), timedelta(hours=1)
-    )
-    (folder / "kubelet-client.crt").write_text(pair.certificate)
-    (folder / "kubelet-client.key").write_text(pair.key)
-    flags = {
-        each["name"]: each["value"]
-        for each in kubeadm.cluster_configuration(golden("research"))["apiServer"]["extraArgs"]
-    }
-    authority = flags["kubelet-certificate-authority"].replace("/etc/kubernetes", str(folder))
-    return [
-        f"--kubelet-certificate-authority={authority}",
-        f"--kubelet-client-certificate={folder}/kubelet-client.crt",
-        f"--kubelet-client-key={folder}/kubelet-client.key",
-        "--kubelet-preferred-address-types=InternalIP",
-    ]
-
-
-def _kubeconfig(cluster: dict[str, str], user: dict[str, str]) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "test", "cluster": cluster}],
-        "users": [{"name": "test", "user": user}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "current-context": "test",
-    }
 
 
 @pytest.fixture(scope="module")
@@ -633,7 +571,7 @@ def test_the_api_server_talks_to_kubelets_that_the_cluster_has_signed(plane: Pla
             plane.admin.call("GET", log)
         path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{joining.ADDRESSES}"
         data = {"data": {"loopback": "127.0.0.1"}}
-        plane.admin.call("PATCH", path, data, "application/merge-patch+json")
+        plane.admin.call("PATCH", path, data, MERGE)
         name = plane.ask_as("loopback", asked)
         assert plane.approve().returncode == 0
         signed = plane.certificate(name).public_bytes(serialization.Encoding.PEM).decode()
@@ -648,9 +586,8 @@ def private_text(key: ec.EllipticCurvePrivateKey) -> str:
 
 def test_kubeadm_joins_with_the_rights_of_the_group(plane: Plane, token: str, tmp_path: Path) -> None:
     """As far as it goes without a container runtime: it reads what it needs from the cluster."""
-    cluster = json.loads((plane.root / "etc/kubernetes/admin.conf").read_text())["clusters"][0]["cluster"]
-    discovery, config = tmp_path / "discovery.conf", tmp_path / "join.yaml"
-    discovery.write_text(json.dumps(_kubeconfig(cluster, {"token": token})))
+    config = tmp_path / "join.yaml"
+    discovery = plane.control.kubeconfig_with("discovery", token=token)
     document = {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "JoinConfiguration",

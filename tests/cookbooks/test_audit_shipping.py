@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from cookbooks.masters import program, settle
-from drive.kubernetes.apiserver import running
 from embedded_aws import bucket, client, embedded
+from kube.api import Api
+from kube.plane import planes
 from localaws.control import Control
 from localaws.faults import refused
-from render.kubernetes.policy_world import Api
-from stores import cluster_keys
 
 from infra.drive import localaws
 
@@ -85,15 +84,14 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Master]:
         (root / each).mkdir(parents=True)
     settle(root, audit={"bucket": BUCKET, "prefix": "audit/", "region": "us-west-2"})
     (folder / "policy.yaml").write_text(json.dumps(POLICY))
-    keys = cluster_keys(folder)
     words = [
         f"--audit-policy-file={folder}/policy.yaml", "--audit-log-mode=blocking-strict",
         f"--audit-log-path={root}/var/log/kubernetes/audit/audit.log", "--audit-log-maxsize=1",
         "--audit-log-maxbackup=10",
     ]  # fmt: skip
-    with running(folder, keys, more=words) as server, embedded(folder / "aws") as aws:
+    with planes(folder, flags=words) as plane, embedded(folder / "aws") as aws:
         bucket(aws, BUCKET)
-        yield Master(root, Api(server, keys, folder, "admin", "system:masters"), aws)
+        yield Master(root, plane.admin, aws)
 
 
 def test_each_event_is_copied_once_while_files_are_renamed(master: Master) -> None:

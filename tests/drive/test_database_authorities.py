@@ -10,15 +10,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from drive.kubernetes.apiserver import NAME, running
+from kube.plane import planes
 from stores import local_store
 from web import Answer, pages
 
 from infra.commands.cluster.tracking import bring_access
 from infra.drive.database_authorities import bundle_of, fetch
-from infra.drive.kubernetes import access, certificates, secrets
-from infra.drive.kubernetes.access import Endpoint
-from infra.drive.kubernetes.api import Api
+from infra.drive.kubernetes import certificates, secrets
 from infra.errors import DriveError
 from infra.model.tracking import ManagedDatabase
 
@@ -72,10 +70,9 @@ def test_authorities_are_in_the_secret_and_stay_where_they_cannot_be_fetched(tmp
     with (
         serving(AUTHORITY.certificate) as bundle,
         serving("") as broken,
-        running(tmp_path, keys) as server,
-        access.opened(tmp_path / "build", Endpoint(NAME, server.address), keys.ca) as way,
+        planes(tmp_path, keys) as plane,
     ):
-        api = Api(way)
+        api = plane.driven
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mlflow"}}
         api.create("/api/v1/namespaces", namespace)
 

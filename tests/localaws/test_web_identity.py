@@ -16,20 +16,18 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from drive.kubernetes.apiserver import NAME, Server, running
 from golden_clusters import golden
 from golden_folders import GOLDEN, LOCK, SPEC
+from kube.api import Api, RefusedError
+from kube.plane import Plane, issuer_flags, planes
 from permissions.policy import Request, allowing, read
 from permissions.recorded import recording
-from render.kubernetes.policy_world import Api, RefusedError
 from stores import local_store
 from strategies.outputs import outputs_for
 
 from infra.drive import localaws
-from infra.drive.kubernetes import access, secrets
 from infra.drive.kubernetes import issuer as published
-from infra.drive.kubernetes.access import Endpoint
-from infra.drive.kubernetes.api import Api as DrivenApi
+from infra.drive.kubernetes import secrets
 from infra.drive.outputs import parse
 from infra.drive.secrets.local import LocalStore
 from infra.load import load
@@ -52,20 +50,21 @@ class World:
 
     cluster: Cluster
     place: Place
-    admin: Api
     ada: Api
     alan: Api
-    server: Server
+    plane: Plane
     store: LocalStore
-    driven: DrivenApi
-    """As commands have it."""
+
+    @property
+    def admin(self) -> Api:
+        return self.plane.admin
 
     def take_keys(self) -> None:
         """The API server reads the keys of tokens that are in the store."""
         for name, text in secrets.made(self.store, datetime.now(UTC)).of_tokens().items():
-            (self.server.folder / "pki" / name).write_text(text)
-        self.server.stop()
-        self.server.start()
+            (self.plane.folder / "pki" / name).write_text(text)
+        self.plane.stop()
+        self.plane.start()
 
     def have(self, *issuers: Any) -> None:
         """The spec has these issuers."""
@@ -77,10 +76,10 @@ class World:
         """The API server has these issuers, of which the first signs."""
         arguments = kubeadm.issuer_arguments(self.cluster, issuers)
         names = tuple(f"--{each['name']}=" for each in arguments)
-        kept = [word for word in self.server.words if not word.startswith(names)]
-        self.server.words = [*kept, *(f"--{each['name']}={each['value']}" for each in arguments)]
-        self.server.stop()
-        self.server.start()
+        kept = [flag for flag in self.plane.flags if not flag.startswith(names)]
+        self.plane.flags = [*kept, *(f"--{each['name']}={each['value']}" for each in arguments)]
+        self.plane.stop()
+        self.plane.start()
 
     @property
     def identity(self) -> WebIdentity:
@@ -103,7 +102,7 @@ class World:
         return self.cluster.storage.work.bucket
 
     def publish(self) -> str:
-        return published.publish(self.driven, self.aws("s3"), self.identity, self.outputs)
+        return published.publish(self.plane.driven, self.aws("s3"), self.identity, self.outputs)
 
     def role(self, namespace: str) -> str:
         return self.outputs.roles[namespace]
@@ -111,10 +110,7 @@ class World:
     def token(
         self, who: Api, namespace: str, *audiences: str, account: str = "work", seconds: int = 600
     ) -> str:
-        spec = {"audiences": [*audiences], "expirationSeconds": seconds}
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-        return str(who.call("POST", path, body)["status"]["token"])
+        return who.token(namespace, account, audiences=[*audiences], expirationSeconds=seconds)
 
     def exchange(self, token: str, namespace: str) -> Any:
         """A session at S3 by a token."""
@@ -176,35 +172,18 @@ def world(settle: Callable[..., Place], tmp_path_factory: pytest.TempPathFactory
     (place.folder / "terraform.tfvars.json").write_text(json.dumps(values))
     done = place.apply()
     assert done.code == 0, done
-    flags: dict[str, list[str]] = {}
-    for each in kubeadm.cluster_configuration(cluster)["apiServer"]["extraArgs"]:
-        flags.setdefault(each["name"], []).append(each["value"])
     folder = tmp_path_factory.mktemp("issuer")
     store = local_store(folder)
-    keys = secrets.made(store, datetime.now(UTC))
-    more = [f"--{name}={flags[name][0]}" for name in ("service-account-jwks-uri", "api-audiences")]
-    with (
-        running(folder, keys, more=more, issuers=flags["service-account-issuer"]) as server,
-        access.opened(folder / "build", Endpoint(NAME, server.address), keys.ca) as way,
-    ):
-        parts = (server, keys, folder)
-        admin = Api(*parts, "admin", "system:masters")
+    with planes(folder, secrets.made(store, datetime.now(UTC)), flags=issuer_flags(cluster)) as plane:
+        admin = plane.admin
         for name in ("system.yaml", "teams.yaml", "people.yaml"):
             for each in namespaces.objects(cluster)[name]:
                 admin.create(each)
         admin.create(tracking.objects(cluster, outputs_for(cluster))["rights.yaml"][0])
-        for documents in research.objects(cluster).values():
-            for each in documents:
-                admin.create(each)
-        admin.create(
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": "other", "namespace": "user-alan"},
-            }
-        )
-        people = (Api(*parts, "ada"), Api(*parts, "alan"))
-        yield World(cluster, place, admin, *people, server, store, DrivenApi(way))
+        admin.apply_all(research.objects(cluster))
+        about = {"name": "other", "namespace": "user-alan"}
+        admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about})
+        yield World(cluster, place, plane.somebody("ada"), plane.somebody("alan"), plane, store)
 
 
 def key_of(token: str) -> str:

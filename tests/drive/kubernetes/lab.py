@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from drive.kubernetes.apiserver import Server
+from kube.plane import Plane
 from kube_tools import kubectl
 from stores import local_store
 
@@ -42,8 +42,8 @@ class Lab:
         return self.run("invoke", "--search-root", str(ROOT), *words, "--env", "lab", code=code)
 
 
-def lab_of(folder: Path, server: Server, store: LocalStore, spec: str) -> Lab:
-    """``store``: the keys that the server was begun with."""
+def lab_of(folder: Path, plane: Plane, store: LocalStore, spec: str) -> Lab:
+    """``store``: the keys that the plane was begun with."""
     (folder / "environments").mkdir()
     (folder / "environments" / "lab.yaml").write_text(spec)
     (folder / "tasks.py").symlink_to(ROOT / "tasks.py")
@@ -53,7 +53,7 @@ def lab_of(folder: Path, server: Server, store: LocalStore, spec: str) -> Lab:
         **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "KUBE"))},
         "PYTHONPATH": str(ROOT),
         "XDG_CONFIG_HOME": str(folder / "config"),
-        "CAUSEWAY_API": server.address,
+        "CAUSEWAY_API": plane.address,
         "PATH": f"{Path(kubectl()).parent}{os.pathsep}{os.environ['PATH']}",
     }
     return Lab(folder, env)

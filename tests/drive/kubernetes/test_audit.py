@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from drive.kubernetes.apiserver import running
-from render.kubernetes.policy_world import Api, RefusedError
+from drive.kubernetes.conftest import AUDIT_LOG
+from kube.api import Api, RefusedError
+from kube.plane import Plane
 
-from infra.drive.kubernetes.secrets import Keys
-
-POLICY = Path(__file__).parents[3] / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
 SECRETS = "/api/v1/namespaces/default/secrets"
 
 
 class Audited:
     """A server, and what it wrote."""
 
-    def __init__(self, server: Any, keys: Keys, folder: Path) -> None:
-        self._parts = (server, keys, folder)
-        self.log = folder / "audit.log"
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self.log = plane.folder / AUDIT_LOG
 
     def somebody(self, name: str, *groups: str) -> Api:
         """With all rights, which is not what is looked at here."""
-        return Api(*self._parts, name, *groups, "system:masters")
+        return self._plane.somebody(name, *groups, "system:masters")
 
     def of(self, user: str) -> list[tuple[str, str, str, bool]]:
         """What somebody is logged with: verb, resource, level, and whether with the request's body."""
@@ -38,16 +34,9 @@ class Audited:
         ]
 
 
-@pytest.fixture(scope="module")
-def audited(keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
-    folder = tmp_path_factory.mktemp("audit")
-    words = [
-        f"--audit-policy-file={POLICY}",
-        f"--audit-log-path={folder / 'audit.log'}",
-        "--audit-log-mode=blocking-strict",
-    ]
-    with running(folder, keys, more=words) as server:
-        yield Audited(server, keys, folder)
+@pytest.fixture
+def audited(plane: Plane) -> Audited:
+    return Audited(plane)
 
 
 def secret(name: str) -> dict[str, Any]:
@@ -60,13 +49,13 @@ def secret(name: str) -> dict[str, Any]:
 
 
 def test_what_people_do_is_there_and_not_what_secrets_say(audited: Audited) -> None:
-    ada = audited.somebody("ada")
-    ada.create(secret("hers"))
-    ada.call("GET", f"{SECRETS}/hers")
+    auditee = audited.somebody("auditee")
+    auditee.create(secret("hers"))
+    auditee.call("GET", f"{SECRETS}/hers")
     account = {"apiVersion": "v1", "kind": "ServiceAccount"}
-    ada.create({**account, "metadata": {"name": "robot", "namespace": "default"}})
-    ada.call("GET", "/api/v1/nodes")
-    assert audited.of("ada") == [
+    auditee.create({**account, "metadata": {"name": "robot", "namespace": "default"}})
+    auditee.call("GET", "/api/v1/nodes")
+    assert audited.of("auditee") == [
         ("create", "secrets", "Metadata", False),
         ("get", "secrets", "Metadata", False),
         ("create", "serviceaccounts", "Request", True),

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drive.kubernetes.apiserver import NAME, Server
 from drive.kubernetes.lab import Lab, lab_of
 from drive.kubernetes.test_autoscaler_rights import FOLDERS as RIGHTS
+from kube.plane import Plane
 
 from infra.commands.cluster.steps import wait_for
 from infra.commands.environment import find, load_project
 from infra.drive.kubernetes.api import Api
-from infra.drive.kubernetes.secrets import Keys
 from infra.drive.secrets.local import LocalStore
 from infra.render.kubernetes import autoscaler
 from infra.render.kubernetes.manifests import SYSTEM
@@ -60,10 +59,10 @@ POD: dict[str, Any] = {
 
 @pytest.fixture
 def lab(
-    api: Api, server: Server, keys: Keys, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: Api, plane: Plane, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lab]:
     """With everything applied but the pods, and taken away again: other tests share the server."""
-    project = lab_of(tmp_path, server, store, SPEC)
+    project = lab_of(tmp_path, plane, store, SPEC)
     project.env |= {
         "AWS_ACCESS_KEY_ID": "none",
         "AWS_SECRET_ACCESS_KEY": "none",
@@ -72,7 +71,6 @@ def lab(
     monkeypatch.chdir(tmp_path)
     cluster = load_project(find("lab"), changeable=True).cluster
     (tmp_path / "config.json").write_text(autoscaler.configuration(cluster))
-    (tmp_path / "ca.crt").write_text(keys.ca.certificate)
     for name in (SYSTEM, WORK):
         if api.find(f"/api/v1/namespaces/{name}") is None:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -92,32 +90,12 @@ def lab(
         api.delete(f"{FOLDERS[each['kind']]}/{each['metadata']['name']}")
 
 
-def kubeconfig(api: Api, lab: Lab, server: Server) -> Path:
-    """What its pod has: a token of its account."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = api.create(f"{FOLDERS['ServiceAccount']}/{autoscaler.NAME}/token", body)["status"]["token"]
-    where = {
-        "server": f"https://{server.address}",
-        "certificate-authority": "ca.crt",
-        "tls-server-name": NAME,
-    }
-    path = lab.folder / "kubeconfig"
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "it",
-        "clusters": [{"name": "it", "cluster": where}],
-        "users": [{"name": "it", "user": {"token": token}}],
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-    }
-    path.write_text(json.dumps(document))
-    return path
-
-
 def test_36_it_runs_with_the_rights_that_are_rendered_and_tells_pods_why(
-    api: Api, lab: Lab, server: Server
+    api: Api, lab: Lab, plane: Plane
 ) -> None:
-    words = ("--config", "config.json", "--kubeconfig", str(kubeconfig(api, lab, server)))
+    token = plane.admin.token(SYSTEM, autoscaler.NAME)
+    own = plane.kubeconfig_with("autoscaler", token=token)
+    words = ("--config", "config.json", "--kubeconfig", str(own))
     _, err = lab.run("infra.autoscaler", "run", "--once", "--port", "0", *words)
     lines = [json.loads(line) for line in err.splitlines()]
     unread = [line["message"] for line in lines if "be read" in line["message"]]

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from drive.kubernetes.apiserver import NAME, Server, node, pod, who
 from golden_clusters import golden
+from kube.api import node, pod
+from kube.plane import NAME, Plane
 
 from infra.catalogue.identities import CLIENT_SIGNER, KUBECONFIGS
 from infra.drive.kubernetes import access, apply, certificates, joining, kubeconfig, lease, secrets, status
@@ -69,10 +70,10 @@ def test_credentials_end_with_the_block_and_are_renewed_in_it(admin: Access, api
     assert admin.made >= 2
 
 
-def test_another_cluster_at_the_address_is_refused(server: Server, tmp_path: Path) -> None:
+def test_another_cluster_at_the_address_is_refused(plane: Plane, tmp_path: Path) -> None:
     other = certificates.authority("kubernetes-ca", datetime.now(UTC))
     with (
-        access.opened(tmp_path, Endpoint(NAME, server.address), other) as found,
+        access.opened(tmp_path, plane.endpoint, other) as found,
         pytest.raises(AwayError, match="another cluster"),
     ):
         Api(found).get("/version")
@@ -97,7 +98,7 @@ def test_lists_come_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> N
     assert list(api.list("/apis/kueue.x-k8s.io/v1beta1/clusterqueues")) == []
 
 
-def test_secrets_are_encrypted_with_the_key_from_the_store(api: Api, server: Server) -> None:
+def test_secrets_are_encrypted_with_the_key_from_the_store(api: Api, plane: Plane) -> None:
     api.create(
         "/api/v1/namespaces/default/secrets",
         thing("v1", "Secret", "at-rest", "default", stringData={"word": "plainly-seen"}),
@@ -105,7 +106,7 @@ def test_secrets_are_encrypted_with_the_key_from_the_store(api: Api, server: Ser
     from kube_tools import need
 
     kept = subprocess.run(
-        [need("etcdctl"), "--endpoints", server.etcd, "get", "/registry/secrets/default/at-rest"],
+        [need("etcdctl"), "--endpoints", plane.etcd, "get", "/registry/secrets/default/at-rest"],
         capture_output=True,
         check=True,
         env={"ETCDCTL_API": "3"},
@@ -114,13 +115,13 @@ def test_secrets_are_encrypted_with_the_key_from_the_store(api: Api, server: Ser
     assert b"plainly-seen" not in kept
 
 
-def test_a_token_lets_a_kubelet_ask_for_its_certificate(api: Api, server: Server, keys: Keys) -> None:
+def test_a_token_lets_a_kubelet_ask_for_its_certificate(api: Api, plane: Plane, keys: Keys) -> None:
     token = joining.new_token(api, datetime.now(UTC))
     kept = api.get(f"/api/v1/namespaces/kube-system/secrets/bootstrap-token-{token[:6]}")
     assert kept["type"] == "bootstrap.kubernetes.io/token"
     document = json.loads(joining.join_file(token, keys.ca.certificate, "api.test.internal:6443"))
     assert document["ca_cert_hashes"][0].startswith("sha256:")
-    about = who(server, keys, token)
+    about = plane.who(token)
     assert isinstance(about, tuple)
     assert about[0] == f"system:bootstrap:{token[:6]}"
     assert "system:bootstrappers:kubeadm:default-node-token" in about[1]
@@ -216,7 +217,7 @@ def binding(*logins: str) -> Part:
     )
 
 
-def may_list_pods(server: Server, folder: Path, document: dict[str, Any]) -> bool:
+def may_list_pods(folder: Path, document: dict[str, Any]) -> bool:
     from kube_tools import kubectl as program
 
     path = folder / "kubeconfig"
@@ -242,15 +243,13 @@ def soon(so: Callable[[], bool]) -> bool:
 
 
 def test_whose_profile_is_revoked_has_no_rights_and_gets_none_back(
-    kubectl: Kubectl, api: Api, server: Server, store: LocalStore, signs: Machine, tmp_path: Path
+    kubectl: Kubectl, api: Api, plane: Plane, store: LocalStore, signs: Machine, tmp_path: Path
 ) -> None:
     now = datetime.now(UTC)
     apply.apply(kubectl, api, binding("ada", "grace"))
     signed = kubeconfig.issue(store, [signs], "ada", ["vision"], now, 12 * HOUR)
-    document = kubeconfig.with_certificate(
-        Endpoint(NAME, server.address), signed.authority, "test", "ada", signed.pair
-    )
-    assert soon(lambda: may_list_pods(server, tmp_path, document))
+    document = kubeconfig.with_certificate(plane.endpoint, signed.authority, "test", "ada", signed.pair)
+    assert soon(lambda: may_list_pods(tmp_path, document))
     secrets.revoke(store, "ada")
     # Also by somebody's own hand.
     own = {"kind": "User", "name": "ada", "apiGroup": "rbac.authorization.k8s.io"}
@@ -270,13 +269,11 @@ def test_whose_profile_is_revoked_has_no_rights_and_gets_none_back(
     assert kubeconfig.tokens(api, ["team-vision"]) == ["team-vision/robot"]
     assert kubeconfig.strip(api, "ada") == ["team-vision/members", "by-hand"]
     api.delete(f"{everywhere}/by-hand")
-    assert soon(lambda: not may_list_pods(server, tmp_path, document)), (
-        "the certificate holds, and may nothing"
-    )
+    assert soon(lambda: not may_list_pods(tmp_path, document)), "the certificate holds, and may nothing"
     # Whoever brings the cluster in line with a spec that still has ada does not let her in again.
     part = apply.without(binding("ada", "grace"), secrets.locked_out(store, now))
     apply.apply(kubectl, api, part)
-    assert not may_list_pods(server, tmp_path, document)
+    assert not may_list_pods(tmp_path, document)
     with pytest.raises(DriveError, match="revoked"):
         kubeconfig.issue(store, [signs], "ada", ["vision"], now, HOUR)
     later = now + 13 * HOUR
@@ -286,14 +283,12 @@ def test_whose_profile_is_revoked_has_no_rights_and_gets_none_back(
 
 
 def test_a_certificate_alone_gives_nothing_whatever_group_it_names(
-    server: Server, store: LocalStore, signs: Machine, kubectl: Kubectl, api: Api, tmp_path: Path
+    plane: Plane, store: LocalStore, signs: Machine, kubectl: Kubectl, api: Api, tmp_path: Path
 ) -> None:
     apply.apply(kubectl, api, binding("grace"))
     signed = kubeconfig.issue(store, [signs], "mallory", ["vision"], datetime.now(UTC), HOUR)
-    document = kubeconfig.with_certificate(
-        Endpoint(NAME, server.address), signed.authority, "test", "mallory", signed.pair
-    )
-    assert not may_list_pods(server, tmp_path, document)
+    document = kubeconfig.with_certificate(plane.endpoint, signed.authority, "test", "mallory", signed.pair)
+    assert not may_list_pods(tmp_path, document)
 
 
 @pytest.fixture

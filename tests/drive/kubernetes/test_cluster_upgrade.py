@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from drive.kubernetes.apiserver import node
 from golden_clusters import golden
+from kube.api import node
 from msgspec import structs
 
 from infra.catalogue import addons

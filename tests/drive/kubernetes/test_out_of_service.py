@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drive.kubernetes.apiserver import Server, node, pod
 from drive.kubernetes.lab import Lab, lab_of
-from drive.kubernetes.masters import controllers
+from kube.api import node, pod
+from kube.plane import Plane
 
 from infra.commands.cluster.steps import wait_for
 from infra.drive.kubernetes import nodes, status
-from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.api import Api
 from infra.drive.secrets.local import LocalStore
 from infra.errors import UsageError
@@ -109,21 +108,20 @@ def test_a_node_that_reports_in_the_last_moment_stays_in_service(
 
 
 @pytest.fixture
-def lab(server: Server, store: LocalStore, tmp_path: Path) -> Lab:
-    return lab_of(tmp_path, server, store, SPEC)
+def lab(plane: Plane, store: LocalStore, tmp_path: Path) -> Lab:
+    return lab_of(tmp_path, plane, store, SPEC)
 
 
 @pytest.fixture
-def dead_node_controllers(admin: Access, tmp_path: Path) -> Iterator[None]:
+def dead_node_controllers(plane: Plane) -> Iterator[None]:
     """Those that act on dead nodes. The test says which are: a heartbeat lasts an hour."""
-    admin.ensure()
     names = (
         "node-lifecycle-controller",
         "taint-eviction-controller",
         "pod-garbage-collector-controller",
         "persistentvolume-attach-detach-controller",
     )
-    with controllers(admin.kubeconfig, tmp_path, names, "--node-monitor-grace-period=1h"):
+    with plane.controllers(*names, flags=["--node-monitor-grace-period=1h"]):
         yield
 
 

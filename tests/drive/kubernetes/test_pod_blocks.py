@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 
-from drive.kubernetes.apiserver import node
 from golden_clusters import golden
+from kube.api import node
 from msgspec.structs import replace
 
 from infra.drive.kubernetes import joining

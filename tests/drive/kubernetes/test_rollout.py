@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
-from drive.kubernetes.apiserver import Server, node, running
-from drive.kubernetes.masters import controllers
+from kube.api import node
+from kube.plane import Plane, planes
 
 from infra.drive.kubernetes import rollout
-from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.api import Api, ApiError, AwayError
 from infra.drive.kubernetes.refs import Ref
 from infra.drive.kubernetes.secrets import Keys
@@ -73,9 +71,9 @@ class Kubelets(threading.Thread):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, keys: Keys) -> Iterator[Server]:
+def plane(tmp_path_factory: pytest.TempPathFactory, keys: Keys) -> Iterator[Plane]:
     """With no other nodes."""
-    with running(tmp_path_factory.mktemp("rollout"), keys) as found:
+    with planes(tmp_path_factory.mktemp("rollout"), keys) as found:
         yield found
 
 
@@ -85,17 +83,17 @@ def says(api: Api, name: str, ready: str) -> None:
 
 
 @pytest.fixture
-def nodes(api: Api, admin: Access, tmp_path: Path) -> Iterator[Kubelets]:
+def nodes(api: Api, plane: Plane) -> Iterator[Kubelets]:
     names = ("one", "two", "dead")
     for name in names:
         api.create("/api/v1/nodes", node(name))
         says(api, name, "True")
     if api.find(f"/api/v1/namespaces/{NAMESPACE}") is None:
         api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    kubelets = Kubelets(Api(admin), *names)
+    kubelets = Kubelets(plane.driven, *names)
     kubelets.start()
     try:
-        with controllers(admin.kubeconfig, tmp_path, CONTROLLERS):
+        with plane.controllers(*CONTROLLERS):
             yield kubelets
     finally:
         kubelets.ended.set()

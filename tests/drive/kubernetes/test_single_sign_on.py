@@ -16,15 +16,14 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from drive.kubernetes.apiserver import NAME, Server, running, who
+from drive.kubernetes.conftest import NO_ISSUERS, SIGN_IN
 from drive.kubernetes.https_pages import serving
 from golden_clusters import golden
+from kube.plane import Plane
 from kube_tools import kubectl
 from msgspec.structs import replace
 
 from infra.drive.kubernetes import kubeconfig
-from infra.drive.kubernetes.access import Endpoint
-from infra.drive.kubernetes.secrets import Keys
 from infra.model import Cluster
 from infra.model.platform import Oidc
 from infra.render.kubernetes import authentication
@@ -116,26 +115,25 @@ def written(file: Path, made: Cluster) -> None:
 
 @dataclass
 class Asked:
-    server: Server
-    keys: Keys
+    plane: Plane
     file: Path
 
     def who(self, token: str) -> tuple[str, set[str]] | int:
-        return who(self.server, self.keys, token)
-
-
-@pytest.fixture(scope="module")
-def asked(keys: Keys, issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    folder = tmp_path_factory.mktemp("sso")
-    file = folder / "config.yaml"
-    crowd = {f"user{number}@lab.example": f"user{number}" for number in range(CROWD)}
-    written(file, cluster(issuer, {"ada@lab.example": "ada", NASTY: "nasty", **crowd}))
-    with running(folder, keys, more=[f"--authentication-config={file}"]) as server:
-        yield Asked(server, keys, file)
+        return self.plane.who(token)
 
 
 ADA: dict[str, Any] = {"email": "ada@lab.example", "email_verified": True}
 EVERYBODY = {"system:authenticated"}
+
+
+@pytest.fixture(scope="module")
+def asked(plane: Plane, issuer: Issuer) -> Iterator[Asked]:
+    found = Asked(plane, plane.folder / SIGN_IN)
+    crowd = {f"user{number}@lab.example": f"user{number}" for number in range(CROWD)}
+    written(found.file, cluster(issuer, {"ada@lab.example": "ada", NASTY: "nasty", **crowd}))
+    patiently(found, issuer.token(**ADA), ("ada", EVERYBODY))
+    yield found
+    found.file.write_text(json.dumps(NO_ISSUERS))
 
 
 def patiently(asked: Asked, token: str, wanted: object) -> None:
@@ -217,8 +215,8 @@ def test_kubectl_asks_by_our_kubeconfig_with_a_stand_in_for_kubelogin(
     patiently(asked, token, ("ada", EVERYBODY))
     oidc = made.access.oidc
     assert oidc is not None
-    where = Endpoint(NAME, asked.server.address)
-    document = kubeconfig.with_single_sign_on(where, asked.keys.ca.certificate, "lab", "ada", oidc)
+    authority = asked.plane.keys.ca.certificate
+    document = kubeconfig.with_single_sign_on(asked.plane.endpoint, authority, "lab", "ada", oidc)
     (tmp_path / "config").write_text(json.dumps(document))
     status = {"token": token}
     answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
@@ -243,6 +241,5 @@ def test_without_an_issuer_no_token_is_taken(asked: Asked, issuer: Issuer) -> No
     """What the cookbook writes when the issuer has left the spec."""
     written(asked.file, cluster(issuer, {"ada@lab.example": "ada"}))
     patiently(asked, issuer.token(**ADA), ("ada", EVERYBODY))
-    none = {"apiVersion": "apiserver.config.k8s.io/v1beta1", "kind": "AuthenticationConfiguration", "jwt": []}
-    asked.file.write_text(yaml.safe_dump(none))
+    asked.file.write_text(yaml.safe_dump(NO_ISSUERS))
     patiently(asked, issuer.token(**ADA), 401)
