@@ -67,7 +67,7 @@ def figures(scratch: Path) -> Iterator[Figure]:
         raise BenchmarkError("no MLflow: `make setup-kubernetes` makes .venv-mlflow")
     (scratch / "ours").mkdir()
     with tracked(scratch / "ours") as world:
-        token = world.token(world.world.somebody("ada"), _NAMESPACE)
+        token = world.token(world.plane.somebody("ada"), _NAMESPACE)
         headers = {"Authorization": f"Bearer {token}", "X-MLFLOW-WORKSPACE": _NAMESPACE}
         yield from _of("ours, PostgreSQL", _Server(world.address, headers))
     (scratch / "plain").mkdir()

@@ -59,13 +59,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
 
 # A file's tests run on one worker, one after the other: what they share is set up once. Some files share more
 # and are one group, by the beginnings of their names: a VM with the whole world of a spec in it, and a place
-# for laptops, which asks less of a kernel; a real API server; a cluster that takes runs.
+# for laptops, which asks less of a kernel; a real API server; a cluster that takes runs, one with queues.
 _TOGETHER: Final = {
     "tests/network/test_laptops_": "laptops",
     "tests/network/": "lab",
     "tests/client/test_run_in_cluster.py": "runs in a cluster",
     "tests/client/test_packages_in_cluster.py": "runs in a cluster",
     "tests/client/test_board.py": "runs in a cluster",
+    "tests/client/test_notebook.py": "runs in a cluster",
+    "tests/client/test_tracking_in_cluster.py": "runs in a cluster",
+    "tests/client/test_run_in_a_queue.py": "runs in a queue",
+    "tests/client/test_sweep_in_cluster.py": "runs in a queue",
     "tests/drive/kubernetes/": "API server of the drive",
     "tests/autoscaler/kube/test_kube_": "API server of the autoscaler",
 }

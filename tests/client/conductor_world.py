@@ -10,14 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 from client.mlflow_server import WORKSPACE, Mlflow, mlflow
-from drive.kubernetes.apiserver import NAME, running
 from golden_clusters import golden
+from kube.plane import planes
+from kube.queues import kinds
 from kube_tools import templated
 
 from causeway.cluster.connection import Cluster
@@ -28,9 +29,6 @@ from causeway.job import Job
 from causeway.sweeping import step
 from causeway.tracking.searches import Ledger, Whole, begin
 from causeway.tracking.sending import Server
-from infra.drive.kubernetes import certificates, kubeconfig, secrets
-from infra.drive.kubernetes.access import Endpoint
-from infra.drive.secrets.local import LocalStore
 from infra.render.kubernetes import charts, research
 
 JOBSETS = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{WORKSPACE}/jobsets"
@@ -172,24 +170,13 @@ def job_of(name: str, trials: int, parallel: int, steps: int, first: int = 1) ->
 @contextmanager
 def conductor_world(scratch: Path) -> Iterator[ConductorWorld]:
     """Both servers. Skips where there is no API server."""
-    store = LocalStore("test", scratch / "secrets", {"XDG_CONFIG_HOME": str(scratch)})
-    keys, now, life = secrets.made(store, datetime.now(UTC)), datetime.now(UTC), timedelta(hours=6)
     spec = golden("research")
     assert spec.research is not None
-    (scratch / "api").mkdir()
-    with running(scratch / "api", keys) as server, mlflow(scratch / "mlflow") as tracking:
-        pair = certificates.client(keys.ca, "admin", ("system:masters",), now, life)
-        where = Endpoint(NAME, server.address)
-        way = kubeconfig.with_certificate(where, keys.ca.certificate, "research", "admin", pair)
-        path = scratch / "kubeconfig"
-        path.write_text(yaml.safe_dump(way))
-        admin, watched = Cluster(str(path)), _Watched(str(path))
+    with planes(scratch / "api") as plane, mlflow(scratch / "mlflow") as tracking:
+        admin, watched = Cluster(str(plane.kubeconfig)), _Watched(str(plane.kubeconfig))
         watched.__dict__["offer"] = parse(research.contract(spec, spec.research))
         for chart, values in (("jobset", None), ("kueue", charts.values(spec)["kueue"])):
-            for each in templated(chart, values, f"--namespace={chart}-system"):
-                if each["kind"] == "CustomResourceDefinition":
-                    each["spec"].pop("conversion", None)
-                    admin.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", each)
+            kinds(plane.admin, templated(chart, values, f"--namespace={chart}-system"))
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WORKSPACE}}
         admin.call("POST", "/api/v1/namespaces", space)
         for kind in (JOBSETS, WORKLOADS):

@@ -12,6 +12,7 @@ import botocore.session
 import pytest
 from client.jobset_world import World, person, worlds
 from client.process import Causeway, Laptop
+from render.kubernetes.tracking_world import rendered
 
 from infra.drive import localaws
 
@@ -82,6 +83,14 @@ def _s3(address: str) -> Any:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A cluster without a queue, for all files that need no other."""
     with worlds(tmp_path_factory.mktemp("cluster")) as world:
+        yield world
+        assert world.pods.problems == []
+
+
+@pytest.fixture(scope="session")
+def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A cluster with queues, for all files whose spec may be the golden ``research``."""
+    with worlds(tmp_path_factory.mktemp("queue"), queues=True, spec=rendered()) as world:
         yield world
         assert world.pods.problems == []
 

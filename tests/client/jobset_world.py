@@ -5,48 +5,34 @@ where a test asks for it, the real scheduler puts them on a node with a real kub
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import embedded_aws
-import yaml
-from autoscaler.kube.clusters import Cluster
-from autoscaler.kube.queueing import WEBHOOKS, applied, apply, here, kueue
 from client.pods import StandIn
 from client.process import Causeway, Finished
 from client.real_node import HOST, RealNode
-from drive.kubernetes.apiserver import NAME, running
 from golden_clusters import golden
-from kube_tools import need, templated
+from kube.api import Api
+from kube.plane import NAME, Plane, issuer_flags, planes
+from kube.queues import jobset, kueue
 from msgspec.structs import replace
 from ports import reserved
-from render.kubernetes.policy_world import Api, scheduler
-from render.kubernetes.policy_world import World as PolicyWorld
-from stores import cluster_keys
-from waiting import until
 
 from infra.drive import localaws
-from infra.drive.kubernetes import access, certificates, kubeconfig
 from infra.drive.kubernetes import issuer as issuers
-from infra.drive.kubernetes.access import Endpoint
-from infra.drive.kubernetes.api import Api as DrivenApi
-from infra.drive.kubernetes.secrets import Keys
 from infra.drive.localaws import Server
 from infra.model import NO_OUTPUTS
 from infra.model import Cluster as Spec
 from infra.model.outputs import Outputs
 from infra.render.kubernetes import access as rights
-from infra.render.kubernetes import identities, kubeadm, namespaces, research, scheduling, volumes
+from infra.render.kubernetes import identities, namespaces, research, scheduling, volumes
 from infra.render.kubernetes import queues as queueing
 
 _PATIENCE = 900
@@ -62,14 +48,15 @@ class World:
     """What a person has: a kubeconfig, and a way to the store."""
 
     spec: Spec
-    admin: Api
+    plane: Plane
     aws: Server
     pods: StandIn
-    folder: Path
     kubeconfigs: Mapping[str, Path]
-    way: Path
-    """The administrator's kubeconfig."""
     node: RealNode | None = None
+
+    @property
+    def admin(self) -> Api:
+        return self.plane.admin
 
     def environment(self, login: str) -> dict[str, str]:
         """Of a person's shell."""
@@ -122,53 +109,40 @@ def worlds(
     spec = spec or golden("research")
     # No autoscaler answers Kueue's questions here.
     spec = replace(spec, autoscaler=replace(spec.autoscaler, image=None))
-    keys = cluster_keys(folder)
-    flags: dict[str, list[str]] = {}
-    for flag in kubeadm.cluster_configuration(spec)["apiServer"]["extraArgs"]:
-        flags.setdefault(flag["name"], []).append(flag["value"])
-    more = [f"--{name}={flags[name][0]}" for name in ("service-account-jwks-uri", "api-audiences")]
-    more += _kubelets_client(keys, folder)
-    with (
-        running(folder, keys, more=more, issuers=flags["service-account-issuer"]) as server,
-        access.opened(folder / "build", Endpoint(NAME, server.address), keys.ca) as way,
-        ExitStack() as stack,
-    ):
+    # As kubeadm has it, but by name first: that is what kubelets' certificates are for.
+    flags = [*issuer_flags(spec), "--kubelet-preferred-address-types=Hostname,InternalIP"]
+    with planes(folder, flags=flags) as plane, ExitStack() as stack:
         node = stack.enter_context(_booting()) if kubelet else None
-        admin = Api(server, keys, folder, "admin", "system:masters")
-        cluster = Cluster.of(way.kubeconfig)
         aws = localaws.start(folder / "aws", "research")
         stack.callback(localaws.stop, aws.folder)
         roles = _account(aws, spec)
-        _controllers(stack, folder, way.kubeconfig)
-        _jobset(stack, cluster, folder, way.kubeconfig)
+        stack.enter_context(plane.controllers(*_CONTROLLERS))
+        stack.enter_context(jobset(plane))
         if queues:
-            stack.enter_context(kueue(cluster, spec, folder))
-        _apply_all(cluster, spec, roles)
+            stack.enter_context(kueue(plane, spec))
+        outputs = Outputs(roles=roles)
+        for module in (namespaces, scheduling, rights, identities, research):
+            plane.admin.apply_all(module.objects(spec, outputs))
+        plane.admin.apply_all({"": volumes.objects(spec, outputs)["volumes.yaml"]})
         assert spec.web_identity is not None
-        issuers.publish(DrivenApi(way), embedded_aws.client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
-        kubeconfigs, where = {}, Endpoint(NAME, server.address)
-        for login in ("ada", "alan"):
-            pair = certificates.client(keys.ca, login, (), datetime.now(UTC), timedelta(hours=6))
-            config = kubeconfig.with_certificate(where, keys.ca.certificate, "research", login, pair)
-            kubeconfigs[login] = folder / f"{login}.yaml"
-            kubeconfigs[login].write_text(yaml.safe_dump(config))
+        issuers.publish(plane.driven, embedded_aws.client(aws, "s3"), spec.web_identity, NO_OUTPUTS)
+        kubeconfigs = {login: plane.kubeconfig_of(login) for login in ("ada", "alan")}
         (folder / "pods").mkdir()
         images = _images(aws)
         images["conductor"] |= {
             "KUBERNETES_SERVICE_HOST": NAME,
-            "KUBERNETES_SERVICE_PORT": server.address.rpartition(":")[2],
+            "KUBERNETES_SERVICE_PORT": str(plane.port),
             "CAUSEWAY_SWEEP_EVERY": "2",
         }
         if queues:
             images["board"] = {}  # It ends at once: its port is this machine's, where another board may be.
-        stand_in = StandIn(admin, folder / "pods", images, schedules=not kubelet)
+        stand_in = StandIn(plane.admin, folder / "pods", images, schedules=not kubelet)
         pods = stack.enter_context(stand_in.running())
-        world = World(spec, admin, aws, pods, folder, kubeconfigs, way.kubeconfig)
+        world = World(spec, plane, aws, pods, kubeconfigs)
         if node is not None:
-            stack.enter_context(scheduler(PolicyWorld(server, keys, folder), folder))
+            stack.enter_context(plane.scheduler())
             world.node = node()
-            port = server.address.rpartition(":")[2]
-            world.node.start(admin, keys.ca, port, _real_images(spec, aws), labels=_labels(spec))
+            world.node.start(plane, _real_images(spec, aws), labels=_labels(spec))
         yield world
 
 
@@ -182,19 +156,6 @@ def _booting() -> Iterator[Callable[[], RealNode]]:
             yield booted.result
         finally:
             wait([booted])
-
-
-def _kubelets_client(keys: Keys, folder: Path) -> list[str]:
-    """As kubeadm has it: by what the API server comes to kubelets. It asks them by name first."""
-    now, life = datetime.now(UTC), timedelta(hours=12)
-    pair = certificates.client(keys.ca, "kube-apiserver-kubelet-client", ["system:masters"], now, life)
-    (folder / "kubelet-client.crt").write_text(pair.certificate)
-    (folder / "kubelet-client.key").write_text(pair.key)
-    return [
-        "--kubelet-preferred-address-types=Hostname,InternalIP",
-        f"--kubelet-client-certificate={folder}/kubelet-client.crt",
-        f"--kubelet-client-key={folder}/kubelet-client.key",
-    ]
 
 
 def _real_images(spec: Spec, aws: Server) -> dict[str, dict[str, str]]:
@@ -266,71 +227,3 @@ def _account(aws: Server, spec: Spec) -> Mapping[str, str]:
         document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
         roles[namespace] = iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"]
     return roles
-
-
-def _controllers(stack: ExitStack, folder: Path, admin: Path) -> None:
-    log = stack.enter_context((folder / "kube-controller-manager.log").open("ab"))
-    process = subprocess.Popen(
-        [
-            need("kube-controller-manager"), "--leader-elect=false", "--secure-port=0",
-            f"--kubeconfig={admin}", f"--controllers={','.join(_CONTROLLERS)}",
-        ],
-        stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    stack.callback(process.wait)
-    stack.callback(process.kill)
-
-
-def _jobset(stack: ExitStack, cluster: Cluster, folder: Path, admin: Path) -> None:
-    """Its kind, its controller, and its webhooks at a port of this machine."""
-    program = need("jobset")
-    now, life = datetime.now(UTC), timedelta(hours=12)
-    authority = certificates.authority("jobset", now)
-    pair = certificates.server(authority, "jobset", ["localhost"], now, life)
-    serving = folder / "jobset/serving-certs"
-    serving.mkdir(parents=True)
-    (serving / "tls.crt").write_text(pair.certificate)
-    (serving / "tls.key").write_text(pair.key)
-    webhooks, health = stack.enter_context(reserved(2))
-    config = {
-        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-        "kind": "Configuration",
-        "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
-        "webhook": {"port": webhooks, "host": "127.0.0.1"},
-        "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
-        "metrics": {"bindAddress": "0"},
-    }
-    (folder / "jobset.yaml").write_text(yaml.safe_dump(config))
-    chart = templated("jobset", None, "--namespace=jobset-system")
-    for each in chart:
-        if each["kind"] == "CustomResourceDefinition":
-            each["spec"].pop("conversion", None)
-            apply(cluster, each)
-    # It looks for its certificate in this place alone.
-    place = "/tmp/k8s-webhook-server"
-    alone = ["unshare", "--mount", "--", "sh", "-c"]
-    alone += [
-        f'mkdir -p {place} && mount --bind "$0" {place} && until "$@"; do sleep 0.5; done',
-        str(serving.parent),
-    ]
-    log = stack.enter_context((folder / "jobset.log").open("ab"))
-    process = subprocess.Popen(
-        [*alone, program, "--config", str(folder / "jobset.yaml"), "--kubeconfig", str(admin)],
-        stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=dict(os.environ), start_new_session=True,
-    )  # fmt: skip
-    stack.callback(process.wait)
-    stack.callback(os.killpg, process.pid, signal.SIGKILL)
-    for each in chart:
-        if each["kind"] in WEBHOOKS:
-            apply(cluster, here(each, webhooks, authority.certificate))
-
-
-def _apply_all(cluster: Cluster, spec: Spec, roles: Mapping[str, str]) -> None:
-    outputs = Outputs(roles=roles)
-    for module in (namespaces, scheduling, rights, identities, research):
-        for some in module.objects(spec, outputs).values():
-            for one in some:
-                until(partial(applied, cluster, one))
-    for one in volumes.objects(spec, outputs)["volumes.yaml"]:
-        until(partial(applied, cluster, one))

@@ -31,8 +31,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from drive.kubernetes.apiserver import NAME
-from render.kubernetes.policy_world import Api, RefusedError
+from kube.api import MERGE, Api, RefusedError
+from kube.plane import NAME
 from waiting import until
 
 from infra.drive.kubernetes import certificates
@@ -155,8 +155,7 @@ class StandIn:
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
         }
-        path = f"/api/v1/nodes/{name}/status"
-        self._admin.call("PATCH", path, {"status": status}, "application/merge-patch+json")
+        self._admin.status(f"/api/v1/nodes/{name}", status)
 
     # -- Pods ---------------------------------------------------------------------------------------------
 
@@ -413,9 +412,7 @@ class StandIn:
             if status is None:
                 self._admin.call("DELETE", path, {"gracePeriodSeconds": 0})
             else:
-                self._admin.call(
-                    "PATCH", f"{path}/status", {"status": status}, "application/merge-patch+json"
-                )
+                self._admin.call("PATCH", f"{path}/status", {"status": status}, MERGE)
 
     # -- Logs ---------------------------------------------------------------------------------------------
 

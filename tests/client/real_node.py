@@ -36,12 +36,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from drive.kubernetes.apiserver import NAME
+from kube.api import MERGE, Api, RefusedError
+from kube.plane import NAME, Plane
 from kube_tools import find
 from network.machine import Result, Vm
 from oci_layout import add, add_skeleton, layout
 from packaging.requirements import Requirement
-from render.kubernetes.policy_world import Api, RefusedError
 
 from infra.drive.kubernetes import certificates, kubeconfig
 from infra.drive.kubernetes.access import Endpoint
@@ -166,17 +166,11 @@ class RealNode:
     def log(self, name: str) -> str:
         return str(self._machine.ask("log", log=name)["text"])
 
-    def start(
-        self,
-        admin: Api,
-        authority: Pair,
-        api: str,
-        images: Mapping[str, Mapping[str, str]],
-        labels: Mapping[str, str],
-    ) -> None:
-        """The kubelet, joined to the API server at port ``api`` of this machine; until it is ready.
-        ``images``: name → environment. ``labels``: what the node has besides."""
-        self._write(authority, api, images)
+    def start(self, plane: Plane, images: Mapping[str, Mapping[str, str]], labels: Mapping[str, str]) -> None:
+        """The kubelet, joined to this machine's control plane; until it is ready. ``images``: name →
+        environment. ``labels``: what the node has besides."""
+        self._write(plane.keys.ca, plane.port, images)
+        admin = plane.admin
         programs = _programs()
         # Memory is cheaper than collecting garbage.
         env = ["env", "GOGC=400", f"PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"]
@@ -201,7 +195,7 @@ class RealNode:
             time.sleep(0.5)
         # Who would take these away (node-lifecycle-controller, flannel) is not there.
         change: dict[str, Any] = {"spec": {"taints": []}, "metadata": {"labels": dict(labels)}}
-        admin.call("PATCH", f"/api/v1/nodes/{NODE}", change, "application/merge-patch+json")
+        admin.call("PATCH", f"/api/v1/nodes/{NODE}", change, MERGE)
 
     def _is_ready(self, admin: Api) -> bool:
         try:
@@ -214,7 +208,7 @@ class RealNode:
     def _begin(self, log: str, command: Sequence[str]) -> None:
         self._machine.ask("start", command=list(command), log=log)
 
-    def _write(self, authority: Pair, api: str, images: Mapping[str, Mapping[str, str]]) -> None:
+    def _write(self, authority: Pair, api: int, images: Mapping[str, Mapping[str, str]]) -> None:
         now = datetime.now(UTC)
         pair = certificates.client(
             authority, f"system:node:{NODE}", ["system:nodes"], now, timedelta(hours=12)

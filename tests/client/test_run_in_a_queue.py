@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,10 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from client.jobset_world import World, person, worlds
+from client.jobset_world import World, person
 from client.pods import NODE, NOWHERE, can_run, wait
 from client.process import Causeway, program
-from drive.kubernetes.apiserver import NAME
+from kube.api import MERGE
+from kube.plane import NAME
 
 from causeway.cluster.connection import Cluster as Connection
 from causeway.end_blocked import Watch
@@ -31,10 +31,8 @@ pytestmark = pytest.mark.skipif(bool(can_run()), reason=can_run())
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with worlds(tmp_path_factory.mktemp("queue"), queues=True) as world:
-        yield world
-        assert world.pods.problems == []
+def world(queued: World) -> World:
+    return queued
 
 
 def why(ada: Causeway, name: str) -> dict[str, Any]:
@@ -399,7 +397,7 @@ def processors(world: World, count: int) -> Iterator[None]:
 
     def put(path: str, groups: Any) -> None:
         spec = {"spec": {"resourceGroups": groups}}
-        world.admin.call("PATCH", path, spec, "application/merge-patch+json")
+        world.admin.call("PATCH", path, spec, MERGE)
 
     for path, groups in before.items():
         less = json.loads(json.dumps(groups))
@@ -602,18 +600,12 @@ def _keep_days(world: World, days: int) -> None:
     offer = json.loads(world.admin.call("GET", path)["data"]["cluster.json"])
     offer["code"]["keep_days"] = days
     data = {"data": {"cluster.json": json.dumps(offer)}}
-    world.admin.call("PATCH", path, data, "application/merge-patch+json")
+    world.admin.call("PATCH", path, data, MERGE)
 
 
 def _of_account(world: World, name: str) -> Path:
     """The kubeconfig of a service account of ours: what it may do is what its pod may."""
-    account = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{name}/token"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    config = yaml.safe_load(world.kubeconfigs["ada"].read_text())
-    config["users"][0]["user"] = {"token": world.admin.call("POST", account, asked)["status"]["token"]}
-    path = world.folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(config))
-    return path
+    return world.plane.kubeconfig_with(name, token=world.admin.token(SYSTEM, name))
 
 
 def _written(world: World) -> dict[str, str]:
@@ -626,14 +618,11 @@ def _renewal(world: World) -> subprocess.CompletedProcess[str]:
     """A run of the CronJob: its command, with its service account's token where pods find it."""
     path = f"/apis/batch/v1/namespaces/{SYSTEM}/cronjobs/{research.RENEWAL}"
     pod = world.admin.call("GET", path)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    account = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{pod['serviceAccountName']}/token"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    folder = world.folder / "renewal"
+    folder = world.plane.folder / "renewal"
     folder.mkdir(exist_ok=True)
-    (folder / "token").write_text(world.admin.call("POST", account, asked)["status"]["token"])
-    shutil.copy(world.folder / "pki/ca.crt", folder / "ca.crt")
+    (folder / "token").write_text(world.admin.token(SYSTEM, pod["serviceAccountName"]))
+    (folder / "ca.crt").write_text(world.plane.keys.ca.certificate)
     (folder / "hosts").write_text(f"127.0.0.1 {NAME}\n")
-    server = yaml.safe_load(world.way.read_text())["clusters"][0]["cluster"]["server"]
     mounted = """
         mount -t tmpfs tmpfs /run && mkdir -p "$1" && mount --bind "$0" "$1"
         mount --bind "$0/hosts" /etc/hosts && shift && exec "$@"
@@ -643,7 +632,7 @@ def _renewal(world: World) -> subprocess.CompletedProcess[str]:
         env={
             **world.tools(),
             "KUBERNETES_SERVICE_HOST": NAME,
-            "KUBERNETES_SERVICE_PORT": server.rpartition(":")[2],
+            "KUBERNETES_SERVICE_PORT": str(world.plane.port),
         },
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip

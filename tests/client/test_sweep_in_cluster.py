@@ -11,37 +11,20 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import pytest
 import yaml
-from client.jobset_world import World, person, worlds
+from client.jobset_world import World, person
 from client.pods import can_run, wait
 from client.process import Causeway, program
 from client.test_run_in_a_queue import preempt, processors, state
 from client.test_tracking_in_cluster import offered
-from drive.kubernetes.apiserver import Server
-from ports import reserved
-from render.kubernetes.policy_world import RefusedError
-from render.kubernetes.policy_world import World as PolicyWorld
-from render.kubernetes.tracking_world import (
-    VENV,
-    Tracking,
-    kubeconfig,
-    migrate,
-    mounted_scripts,
-    postgres,
-    rendered,
-    serving,
-    variables,
-)
+from render.kubernetes.tracking_world import VENV, served
 from strategies.outputs import outputs_for
-from waiting import until
 
 from infra.render.kubernetes import guards, sweeps, tracking
 
@@ -83,70 +66,30 @@ sweep:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A cluster with queues and MLflow."""
-    spec = rendered()
-    folder = tmp_path_factory.mktemp("sweeps")
-    with worlds(folder, queues=True, spec=spec) as found, ExitStack() as stack:
-        url = stack.enter_context(_mlflow(found, folder / "tracking"))
-        where = {"url": url, "namespace": "mlflow", "service": "mlflow", "port": 5000}
-        stack.enter_context(offered(found, where))
-        authority = (folder / "pki/ca.crt").read_text()
+def world(queued: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """With MLflow, which the cluster offers while it runs."""
+    with _mlflow(queued, tmp_path_factory.mktemp("sweeps")) as url:
+        authority = queued.plane.keys.ca.certificate
         for namespace in ("user-ada", "user-alan"):
             about = {"name": "kube-root-ca.crt", "namespace": namespace}
-            found.admin.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about,
-                                "data": {"ca.crt": authority}})  # fmt: skip
-        yield found
-        assert found.pods.problems == []
+            queued.admin.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": about,
+                                 "data": {"ca.crt": authority}})  # fmt: skip
+        with offered(queued, {"url": url, "namespace": "mlflow", "service": "mlflow", "port": 5000}):
+            yield queued
 
 
 @contextmanager
 def _mlflow(found: World, folder: Path) -> Iterator[str]:
     """MLflow as it is rendered; its address."""
-    folder.mkdir()
-    cluster, outputs = found.spec, outputs_for(found.spec)
     for module in (guards, tracking, sweeps):
-        for documents in module.objects(cluster, outputs).values():
-            for each in documents:
-                until(partial(_applied, found, each))
+        found.admin.apply_all(module.objects(found.spec, outputs_for(found.spec)))
     secret = {"name": "database", "namespace": "mlflow"}
     found.admin.create({"apiVersion": "v1", "kind": "Secret", "metadata": secret,
                         "stringData": {"password": "of-a-test"}})  # fmt: skip
     # No pod of it is there: clients go straight to it.
     found.admin.call("DELETE", "/api/v1/namespaces/mlflow/services/mlflow")
-    way = yaml.safe_load(found.way.read_text())
-    port = way["clusters"][0]["cluster"]["server"].rpartition(":")[2]
-    with ExitStack() as stack:
-        own, database = stack.enter_context(reserved(2))
-        stack.enter_context(postgres(folder / "postgres", database, "of-a-test"))
-        address = cast("Server", SimpleNamespace(address=f"127.0.0.1:{port}"))
-        environment = {
-            **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
-            "HOME": str(folder),
-            "KUBECONFIG": str(kubeconfig(folder, found.admin, address)),
-            "AWS_ENDPOINT_URL": found.aws.address,
-            **variables(found.admin, "Deployment", database),
-        }
-        for name in ("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME"):
-            environment.pop(name, None)
-        environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-        scripts = mounted_scripts(found.admin, folder)
-        environment["PYTHONPATH"] = environment["PYTHONPATH"].replace("/scripts", str(scripts))
-        at = cast("PolicyWorld", SimpleNamespace(admin=found.admin))
-        here = Tracking(cluster, at, f"http://127.0.0.1:{own}", environment, scripts)
-        migrate(here)
-        stack.enter_context(serving(here, folder / "mlflow.log", own))
+    with served(found.spec, found.plane, found.aws, folder, "of-a-test") as here:
         yield here.address
-
-
-def _applied(found: World, each: dict[str, Any]) -> bool:
-    try:
-        found.admin.apply(each)
-    except RefusedError as refusal:
-        if "not yet ready" in str(refusal) or "could not find" in str(refusal):
-            return False
-        raise
-    return True
 
 
 @pytest.fixture
@@ -209,13 +152,14 @@ def test_a_search_survives_its_conductor_and_stops_bad_trials_early(
     early = next(each for each in found["trials"] if each["state"] in ("paused", "stopped"))
     assert early["step"] < 9
     assert f" {name}" in ada("why", early["run"]).out
-    listed = world.admin.call("GET", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/user-ada/jobsets")["items"]
-    assert sorted(each["metadata"]["name"] for each in listed) == [
-        f"toy-s1-{number}" for number in range(1, 6)
-    ]
+    jobsets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/user-ada/jobsets"
+    listed = [each["metadata"]["name"] for each in world.admin.call("GET", jobsets)["items"]]
+    wanted = [f"toy-s1-{number}" for number in range(1, 6)]
+    assert sorted(each for each in listed if each.startswith("toy")) == wanted
     # A list has one line of a search, and shows its trials when it is asked.
-    assert [line.split()[0] for line in ada("ps").out.splitlines()[1:]] == ["toy-s1"]
-    (counted,) = json.loads(ada("ps", "--json").out)
+    rows = [line.split()[0] for line in ada("ps").out.splitlines()]
+    assert [each for each in rows if each.startswith("toy")] == ["toy-s1"]
+    (counted,) = (each for each in json.loads(ada("ps", "--json").out) if each.get("sweep") == name)
     assert (counted["sweep"], sum(counted["trials"].values())) == ("toy-s1", 5)
     trials = json.loads(ada("ps", "--sweep", "toy-s1", "--json").out)
     assert sorted(each["name"] for each in trials) == [f"toy-s1-{number}" for number in range(1, 6)]

@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 import pytest
 from autoscaler.kube.account import account
-from autoscaler.kube.clusters import Cluster
 from client.jobset_world import World, person, worlds
 from client.pods import can_run, wait
 from client.process import Causeway, program
 from golden_clusters import golden
+from kube.api import MERGE
 from msgspec import structs
 
 from causeway.cluster import runs
@@ -43,7 +43,6 @@ pytestmark = [pytest.mark.skipif(bool(can_run()), reason=can_run()), pytest.mark
 
 ROOT = Path(__file__).parents[2]
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
-MERGE = "application/merge-patch+json"
 
 
 def small() -> Spec:
@@ -67,7 +66,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for node in spec.sites[0].nodes:
             if "gpu-worker" in node.roles:
                 _machine(found, node.name, node.labels, node.allocatable)
-        with account(Cluster.of(found.way), spec) as own, running(found, spec, own):
+        with account(found.plane, spec) as own, running(found, spec, own):
             yield found
             assert found.pods.problems == []
 
@@ -76,11 +75,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def running(world: World, spec: Spec, kubeconfig: Path) -> Iterator[None]:
     """The autoscaler's process. Its groups are not at AWS: it says so, and goes on."""
     config = configuration.parse(autoscaler.configuration(spec))
-    path = world.folder / "autoscaler.json"
+    path = world.plane.folder / "autoscaler.json"
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(config, interval=1)))
     keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_ENDPOINT_URL": world.aws.address}
     words = ["--config", str(path), "--kubeconfig", str(kubeconfig), "--port", "0"]
-    with (world.folder / "autoscaler.log").open("ab") as log:
+    with (world.plane.folder / "autoscaler.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "infra.autoscaler", "run", *words],
             stderr=log, env={**os.environ, **keys, "PYTHONPATH": str(ROOT)},
@@ -99,7 +98,7 @@ def _machine(world: World, name: str, labels: Mapping[str, str], allocatable: Ma
     world.admin.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}}, MERGE)
     ready = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
     status = {"conditions": ready, "allocatable": dict(allocatable), "capacity": dict(allocatable)}
-    world.admin.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, MERGE)
+    world.admin.status(f"/api/v1/nodes/{name}", status)
 
 
 @pytest.fixture
@@ -213,14 +212,14 @@ def test_the_autoscalers_word_is_that_of_its_events_and_of_its_answers(ada: Caus
         "type": "Failed", "status": "True", "reason": "NoCapacity", "message": "us-west-2: full",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }  # fmt: skip
-    world.admin.call("PATCH", f"{requests}/asked/status", {"status": {"conditions": [answer]}}, MERGE)
+    world.admin.status(f"{requests}/asked", {"conditions": [answer]})
     said = wait(lambda: (lines := why(ada, name)["waiting"]["autoscaler"]) and lines)
     assert said[0] == "us-west-2: full"
 
     own = Connection(str(world.kubeconfigs["ada"]))
     run = runs.find(own, space, name)
     waits = runs.Worker("pod-1", "worker", 0, "waiting", None, None, None)
-    way = Client(Credentials(world.way), chance=lambda: 0.5)
+    way = Client(Credentials(world.plane.kubeconfig), chance=lambda: 0.5)
     news = [
         News("Pod", space, "pod-1", "uid-1", "WaitsForCapacity", "8 x A100"),
         News("Pod", space, "pod-2", "uid-2", "WaitsForCapacity", "another's"),

@@ -77,11 +77,6 @@ class Cluster:
         created: Object = msgspec.json.decode(self.client.call("POST", path, body=body))
         return created
 
-    def ensure(self, path: str, body: Object) -> None:
-        """Create it, unless another test has."""
-        if self.get(f"{path}/{body['metadata']['name']}") is None:
-            self.create(path, body)
-
     def get(self, path: str) -> Object | None:
         body = self.client.find(path)
         return None if body is None else msgspec.json.decode(body)

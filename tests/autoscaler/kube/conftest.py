@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 from autoscaler.apiserver import ApiServer, serving
+from autoscaler.kube.account import acting
 from autoscaler.kube.clusters import Cluster
-from drive.kubernetes.apiserver import NAME, Server, running
-from stores import cluster_keys
-
-from infra.drive.kubernetes import access
-from infra.drive.kubernetes.access import Endpoint
+from kube.plane import Plane, planes
 
 
 @pytest.fixture
@@ -28,20 +25,22 @@ def near(server: ApiServer, tmp_path: Path) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def really(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Cluster]]:
-    folder = tmp_path_factory.mktemp("kube")
-    keys = cluster_keys(folder)
-    with (
-        running(folder, keys) as api,
-        access.opened(folder / "build", Endpoint(NAME, api.address), keys.ca) as admin,
-    ):
-        yield api, Cluster.of(admin.kubeconfig)
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    with planes(tmp_path_factory.mktemp("kube")) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="session")
-def real(really: tuple[Server, Cluster]) -> Cluster:
+def real(plane: Plane) -> Cluster:
     """An administrator of the real one."""
-    return really[1]
+    return Cluster.of(plane.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def acting_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """Another, with Kubernetes' controllers and its scheduler."""
+    with acting(tmp_path_factory.mktemp("acting")) as plane:
+        yield plane
 
 
 @pytest.fixture(params=["here", "real"])

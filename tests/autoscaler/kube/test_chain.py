@@ -22,10 +22,10 @@ import msgspec
 import pytest
 import yaml
 from autoscaler.embedded import EmbeddedAws
+from autoscaler.kube.account import account, acting
 from autoscaler.kube.clusters import Cluster, Object
 from autoscaler.kube.kubelets import SECONDS, Kubelets
-from autoscaler.kube.plane import planes
-from autoscaler.kube.queueing import kueue
+from kube.queues import kueue
 from localaws import faults
 from waiting import until
 
@@ -224,12 +224,12 @@ def chain(tmp_path_factory: pytest.TempPathFactory, embedded: EmbeddedAws) -> It
     config = msgspec.structs.replace(config, **FAST)
     (folder / "config.json").write_bytes(msgspec.json.encode(config))
     embedded.make(*config.groups, cluster=config.cluster)
-    (folder / "kueue").mkdir()
-    with planes(folder / "plane", spec) as (cluster, account), kueue(cluster, spec, folder / "kueue"):
+    with acting(folder / "plane") as plane, account(plane, spec) as own, kueue(plane, spec):
+        cluster = Cluster.of(plane.kubeconfig)
         kubelets = Kubelets(cluster, embedded, config.groups, boot=1.0, cards=1.0)
         kubelets.start()
         log = folder / "autoscaler.log"
-        words = ["--config", str(folder / "config.json"), "--kubeconfig", str(account), "--port", "0"]
+        words = ["--config", str(folder / "config.json"), "--kubeconfig", str(own), "--port", "0"]
         with log.open("ab") as lines:
             process = subprocess.Popen(
                 [sys.executable, "-m", "infra.autoscaler", "run", *words],

@@ -7,10 +7,10 @@ collector's quarantine.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
+from autoscaler.kube.account import account
 from autoscaler.kube.clusters import PODS, Cluster, fresh
-from autoscaler.kube.plane import planes
+from kube.plane import Plane
 from waiting import until
 
 from infra.autoscaler.decision import RemoveNode
@@ -19,8 +19,9 @@ from infra.autoscaler.kube.writing import KubeWriter
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 
 
-def test_pods_that_are_stuck_go_with_their_node(tmp_path: Path) -> None:
-    with planes(tmp_path) as (cluster, account):
+def test_pods_that_are_stuck_go_with_their_node(acting_plane: Plane) -> None:
+    cluster = Cluster.of(acting_plane.kubeconfig)
+    with account(acting_plane) as own:
         node = cluster.node(spec={"providerID": "aws:///us-west-2a/i-0123456789abcdef0"})["metadata"]
         cluster.create(
             CLAIMS,
@@ -40,7 +41,7 @@ def test_pods_that_are_stuck_go_with_their_node(tmp_path: Path) -> None:
         leaving = cluster.get(f"{PODS}/{stuck}")
         assert leaving is not None
         assert leaving["metadata"]["deletionTimestamp"], "its kubelet would have to say that it has ended"
-        writer = KubeWriter(Cluster.of(account).client, now=time.time)
+        writer = KubeWriter(Cluster.of(own).client, now=time.time)
         assert writer.do(RemoveNode(node["name"], node["uid"], "its instance is no more")).status == "done"
         until(lambda: not any(cluster.get(f"{PODS}/{name}") for name in (runs, stuck)), seconds=180)
 

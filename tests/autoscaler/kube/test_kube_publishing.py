@@ -10,6 +10,7 @@ import pytest
 from autoscaler.kube.account import account as own_account
 from autoscaler.kube.clusters import Cluster
 from autoscaler.make import NOW, config, snapshot, titans
+from kube.plane import Plane
 from msgspec.structs import replace
 
 from infra.autoscaler import assembly
@@ -25,8 +26,8 @@ PATH = f"/api/v1/namespaces/{SYSTEM}/configmaps/{NAME}"
 
 
 @pytest.fixture(scope="module")
-def account(real: Cluster) -> Iterator[Cluster]:
-    with own_account(real) as kubeconfig:
+def account(plane: Plane) -> Iterator[Cluster]:
+    with own_account(plane) as kubeconfig:
         yield Cluster.of(kubeconfig)
 
 

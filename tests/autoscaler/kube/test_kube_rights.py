@@ -11,6 +11,7 @@ import pytest
 from autoscaler.kube.account import REQUESTS
 from autoscaler.kube.account import account as own_account
 from autoscaler.kube.clusters import FAST, Cluster, fresh
+from kube.plane import Plane
 
 from infra.autoscaler.decision import Answer, Evict, FreeNode, RemoveNode, TaintNode
 from infra.autoscaler.kube.client import RefusedError
@@ -27,9 +28,9 @@ from infra.render.kubernetes.manifests import SYSTEM
 
 
 @pytest.fixture(scope="module")
-def account(real: Cluster) -> Iterator[Cluster]:
+def account(plane: Plane) -> Iterator[Cluster]:
     """The controller's own way in."""
-    with own_account(real) as kubeconfig:
+    with own_account(plane) as kubeconfig:
         yield Cluster.of(kubeconfig)
 
 

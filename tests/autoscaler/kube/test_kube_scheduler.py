@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
 from autoscaler import make
 from autoscaler.kube.clusters import PODS, Cluster, Object
-from autoscaler.kube.plane import planes
+from kube.plane import Plane
 from waiting import until
 
 from infra.autoscaler.kube.kinds import KINDS
@@ -29,15 +28,15 @@ ASKED = {"requests": {"storage": "1Gi"}}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with planes(tmp_path_factory.mktemp("scheduler")) as (found, _):
-        for name, limit in LIMITS.items():
-            _node(found, name, limit)
-        found.create(
-            "/apis/storage.k8s.io/v1/storageclasses",
-            {"metadata": {"name": "disks"}, "provisioner": DRIVER, "volumeBindingMode": "Immediate"},
-        )
-        yield found
+def cluster(acting_plane: Plane) -> Cluster:
+    found = Cluster.of(acting_plane.kubeconfig)
+    for name, limit in LIMITS.items():
+        _node(found, name, limit)
+    found.create(
+        "/apis/storage.k8s.io/v1/storageclasses",
+        {"metadata": {"name": "disks"}, "provisioner": DRIVER, "volumeBindingMode": "Immediate"},
+    )
+    return found
 
 
 def _node(cluster: Cluster, name: str, limit: int | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from autoscaler.apiserver import WORKLOADS, ApiServer, Object
 from autoscaler.kube.clusters import FAST, PODS, Cluster, Plain, even, fresh
-from drive.kubernetes.apiserver import Server
+from kube.plane import Plane
 from waiting import until
 
 from infra.autoscaler.kube import watching
@@ -301,17 +301,16 @@ def test_an_api_that_is_away_leaves_what_is_known(server: ApiServer, near: Clust
         until(lambda: names(watcher, "Node") == {"a", "b"} and watcher.healthy)
 
 
-def test_a_real_server_that_is_restarted(really: tuple[Server, Cluster]) -> None:
+def test_a_real_server_that_is_restarted(plane: Plane, real: Cluster) -> None:
     """It has forgotten all versions but the newest, and its own kinds for a moment."""
-    server, cluster = really
-    first = cluster.node()["metadata"]["name"]
-    with watched(cluster, timing=replace(FAST, silence=2, stale=2)) as watcher:
+    first = real.node()["metadata"]["name"]
+    with watched(real, timing=replace(FAST, silence=2, stale=2)) as watcher:
         until(lambda: watcher.healthy)
-        server.stop()
+        plane.stop()
         until(lambda: not watcher.healthy and "kube/nodes" in watcher.errors)
         assert first in names(watcher, "Node")
-        server.start()
-        second = cluster.node()["metadata"]["name"]
+        plane.start()
+        second = real.node()["metadata"]["name"]
         until(lambda: {first, second} <= names(watcher, "Node"))
         until(lambda: watcher.healthy and watcher.errors == {})
 

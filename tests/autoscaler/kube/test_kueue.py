@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from autoscaler.admissions import SCENARIOS, Capacity, End, Scenario, Submit, spec
+from autoscaler.kube.account import account, acting
 from autoscaler.kube.clusters import Cluster, Object
-from autoscaler.kube.plane import planes
-from autoscaler.kube.queueing import apply, kueue
+from kube.queues import kinds, kueue
 from kube_tools import need, templated
 from waiting import until
 
@@ -34,13 +34,10 @@ HELD = {"key": "causeway.dev/no-capacity", "effect": "NoSchedule"}
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("queues")
     found = spec(folder)
-    (folder / "kueue").mkdir()
-    with planes(folder / "plane", found) as (admin, _):
-        for each in templated("jobset"):
-            if each["kind"] == "CustomResourceDefinition":
-                apply(admin, each)
-        with kueue(admin, found, folder / "kueue"):
-            yield admin
+    with acting(folder / "plane") as plane, account(plane, found):
+        kinds(plane.admin, templated("jobset"))
+        with kueue(plane, found):
+            yield Cluster.of(plane.kubeconfig)
 
 
 class Real:

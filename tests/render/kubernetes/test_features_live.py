@@ -3,16 +3,15 @@ that is bound to the agent's pod."""
 
 from __future__ import annotations
 
-import json
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
 from golden_clusters import golden
+from kube.api import refused
+from kube.plane import Plane
 from kube_tools import templated
-from render.kubernetes.policy_world import World, refused, until, world
+from render.kubernetes.policy_world import world
+from waiting import until
 
 from infra.render.kubernetes import charts, features
 from infra.render.kubernetes.manifests import of
@@ -24,7 +23,7 @@ HERE, THERE = "titan-a01", "titan-a02"
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """With the chart's kinds, and its accounts and their rights; the agent runs on one of two nodes."""
     cluster = golden("research")
     container = {"name": "agent", "image": "example.org/agent"}
@@ -43,50 +42,35 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield here
 
 
-def token(here: World, *, bound: bool) -> str:
+def token(here: Plane, *, bound: bool) -> str:
     """The agent's; of its pod, as kubelets ask for it, or of nothing."""
     pod = here.admin.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/agent")
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": pod["metadata"]["uid"]}
-    spec = {"boundObjectRef": reference} if bound else {}
-    request = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec}
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{AGENT}/token"
-    return str(here.admin.call("POST", path, request)["status"]["token"])
+    bound_to = {"boundObjectRef": reference} if bound else {}
+    return here.admin.token(NAMESPACE, AGENT, **bound_to)
 
 
-def report(here: World, bearer: str, node: str) -> int:
+def report(here: Plane, bearer: str, node: str) -> int:
     """The API server's code for a report of a node by whoever has the token."""
-    server, keys, _ = here._parts
-    context = ssl.create_default_context(cadata=keys.ca.certificate)
-    context.check_hostname = False
     labels = {"nfd.node.kubernetes.io/node-name": node}
     body = of(f"{GROUP}/v1alpha1", "NodeFeature", node, namespace=NAMESPACE, labels=labels, spec={})
-    request = urllib.request.Request(
-        f"https://{server.address}/apis/{GROUP}/v1alpha1/namespaces/{NAMESPACE}/nodefeatures?dryRun=All",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json", "Authorization": f"Bearer {bearer}"},
-        method="POST",
-    )
-    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-    try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=60) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as refusal:
-        return refusal.code
+    error = refused(here.bearer(bearer).create, body, dry=True)
+    return error.code if error else 201
 
 
-def test_an_agent_reports_of_its_own_node_alone(here: World) -> None:
+def test_an_agent_reports_of_its_own_node_alone(here: Plane) -> None:
     bearer = token(here, bound=True)
     # The API server hears of a new kind and a new policy a moment later.
-    until(lambda: "" if report(here, bearer, HERE) == 201 else None)
-    until(lambda: "" if report(here, bearer, THERE) == 422 else None)
+    until(lambda: report(here, bearer, HERE) == 201)
+    until(lambda: report(here, bearer, THERE) == 422)
     assert report(here, bearer, HERE) == 201
 
 
-def test_a_token_of_no_pod_reports_of_nothing(here: World) -> None:
+def test_a_token_of_no_pod_reports_of_nothing(here: Plane) -> None:
     bearer = token(here, bound=False)
-    until(lambda: "" if report(here, bearer, HERE) == 422 else None)
+    until(lambda: report(here, bearer, HERE) == 422)
 
 
-def test_who_administers_may(here: World) -> None:
+def test_who_administers_may(here: Plane) -> None:
     each = of(f"{GROUP}/v1alpha1", "NodeFeature", "by-hand", namespace=NAMESPACE, spec={})
-    until(lambda: None if refused(here.admin.create, each, dry=True) else "")
+    until(lambda: not refused(here.admin.create, each, dry=True))

@@ -12,20 +12,13 @@ from typing import Any
 
 import pytest
 from golden_clusters import golden
+from kube.api import Api, RefusedError, collection, refused
+from kube.plane import Plane
+from kube.queues import kinds
 from kube_tools import templated
-from render.kubernetes.policy_world import (
-    CARDS,
-    Api,
-    RefusedError,
-    World,
-    collection,
-    job,
-    pod,
-    refused,
-    until,
-    world,
-)
+from render.kubernetes.policy_world import CARDS, job, pod, world
 from render.kubernetes.test_queue_policies import job_set
+from waiting import until
 
 from infra.model import Cluster
 from infra.render.kubernetes import guards, identities, namespaces
@@ -41,21 +34,15 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     with world(cluster, tmp_path_factory.mktemp("identities")) as here:
-        for each in (*templated("jobset"), *templated("kueue")):
-            if each["kind"] == "CustomResourceDefinition":
-                # Nobody is there to convert, nor anything to be converted.
-                here.admin.apply({**each, "spec": {**each["spec"], "conversion": {"strategy": "None"}}})
-        for documents in (identities.objects(cluster), guards.objects(cluster)):
-            for some in documents.values():
-                for each in some:
-                    here.admin.apply(each)
-        until(lambda: "" if _in_force(here) else None)
+        kinds(here.admin, [*templated("jobset"), *templated("kueue")])
+        here.admin.apply_all({**identities.objects(cluster), **guards.objects(cluster)})
+        until(lambda: _in_force(here))
         yield here
 
 
-def _in_force(here: World) -> bool:
+def _in_force(here: Plane) -> bool:
     """Whether the API server goes by all rules: it hears of them one by one."""
     alan = here.somebody("alan")
     owned = home()
@@ -70,7 +57,7 @@ OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "0", "cont
 
 
 @pytest.fixture
-def alan(here: World) -> Api:
+def alan(here: Plane) -> Api:
     return here.somebody("alan", "causeway:researchers")
 
 
@@ -118,7 +105,7 @@ def suspended(each: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def created(here: World, each: dict[str, Any]) -> Iterator[None]:
+def created(here: Plane, each: dict[str, Any]) -> Iterator[None]:
     here.admin.create(each)
     try:
         yield
@@ -190,7 +177,7 @@ def test_alan_gets_none_of_adas_files(alan: Api, cluster: Cluster, name: str) ->
     assert refusal(alan, tries(adas(cluster))[name]).startswith("403"), name
 
 
-def test_nor_by_a_container_that_joins_a_pod_of_his(here: World, alan: Api, cluster: Cluster) -> None:
+def test_nor_by_a_container_that_joins_a_pod_of_his(here: Plane, alan: Api, cluster: Cluster) -> None:
     made = home()
     alan.create(made)
     try:
@@ -208,7 +195,7 @@ def test_nor_by_a_container_that_joins_a_pod_of_his(here: World, alan: Api, clus
         here.admin.delete(made)
 
 
-def test_nor_by_a_change_of_a_template_or_of_the_numbers(alan: Api, here: World, cluster: Cluster) -> None:
+def test_nor_by_a_change_of_a_template_or_of_the_numbers(alan: Api, here: Plane, cluster: Cluster) -> None:
     made = deployment(home())
     alan.create(made)
     try:
@@ -278,7 +265,7 @@ def test_each_namespace_has_the_numbers_of_its_people(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "form", [lambda each: each, job, job_set, lambda each: deployment(each, "StatefulSet")]
 )
-def test_nobody_says_that_a_controller_has_made_it(here: World, alan: Api, form: Any) -> None:
+def test_nobody_says_that_a_controller_has_made_it(here: Plane, alan: Api, form: Any) -> None:
     made = form(pod("x", ALAN))
     made["metadata"] = {**made["metadata"], "ownerReferences": [OWNER]}
     assert refusal(alan, made)
@@ -317,7 +304,7 @@ def workload() -> dict[str, Any]:
     ids=json.dumps,
 )  # fmt: skip
 def test_people_take_their_work_out_of_a_queue_and_do_not_move_it(
-    here: World, alan: Api, change: dict[str, Any]
+    here: Plane, alan: Api, change: dict[str, Any]
 ) -> None:
     here.admin.create(workload())
     where = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{ALAN}/workloads/w"
@@ -340,7 +327,7 @@ POD_OF_HIS = f"system:serviceaccount:{ALAN}:default"
 
 
 @pytest.fixture(scope="module")
-def controllers(here: World) -> None:
+def controllers(here: Plane) -> None:
     """They may change work in the namespace, and no queues."""
     group = "rbac.authorization.k8s.io"
     binding = {
@@ -353,7 +340,7 @@ def controllers(here: World) -> None:
     here.admin.apply(binding)
     # The API server hears of it a moment later.
     probe = home()
-    until(lambda: None if refusal(here.somebody(POD_OF_HIS), probe) else "")
+    until(lambda: not refusal(here.somebody(POD_OF_HIS), probe))
 
 
 @pytest.mark.parametrize(
@@ -373,7 +360,7 @@ def controllers(here: World) -> None:
 )
 @pytest.mark.usefixtures("controllers")
 def test_people_do_not_begin_what_a_queue_holds_back(
-    here: World, alan: Api, made: dict[str, Any], change: dict[str, Any]
+    here: Plane, alan: Api, made: dict[str, Any], change: dict[str, Any]
 ) -> None:
     with created(here, made):
         assert refused_change(alan, made, change)
@@ -398,7 +385,7 @@ def test_people_do_not_begin_what_a_queue_holds_back(
     ids=["suspends a Job", "suspends a JobSet", "changes a Job", "a gate of one's own", "changes a pod"],
 )
 def test_people_hold_their_work_back_and_change_it(
-    here: World, alan: Api, made: dict[str, Any], change: dict[str, Any]
+    here: Plane, alan: Api, made: dict[str, Any], change: dict[str, Any]
 ) -> None:
     with created(here, made):
         assert refused_change(alan, made, change) == ""

@@ -9,25 +9,23 @@ from urllib.parse import urlsplit
 
 import pytest
 from golden_clusters import golden
+from kube.api import Api, RefusedError, refused
+from kube.plane import Plane
 from kube_tools import need, templated
 from msgspec.structs import replace
 from render.kubernetes.policy_world import (
     CARDS,
-    Api,
-    RefusedError,
-    World,
     add,
     in_force,
     inside,
     job,
     node,
+    placed,
     pod,
-    refused,
-    scheduler,
-    until,
     world,
 )
 from strategies.outputs import outputs_for
+from waiting import until
 
 from infra.drive.kubernetes.apply import Part, without
 from infra.model import Cluster
@@ -55,7 +53,7 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     with world(cluster, tmp_path_factory.mktemp("policies")) as here:
         yield here
 
@@ -117,7 +115,7 @@ NONE = {"name": "main", "image": "none", "resources": {"limits": {CARDS: "0"}}}
     ids=["low", "normal", "default", "high", "without", "low without", "none of a GPU", "a container before"],
 )
 def test_work_is_given_the_gpus_of_its_class(
-    here: World, form: Any, asked: dict[str, Any], demands: Any, wishes: Any, tolerant: bool
+    here: Plane, form: Any, asked: dict[str, Any], demands: Any, wishes: Any, tolerant: bool
 ) -> None:
     made = here.admin.create(form(pod("x", ADA, **asked)), dry=True)
     assert required(made) == demands
@@ -149,7 +147,7 @@ OWN = {
 
 
 @pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
-def test_what_work_asks_for_itself_stays_and_each_alternative_gets_the_demand(here: World, form: Any) -> None:
+def test_what_work_asks_for_itself_stays_and_each_alternative_gets_the_demand(here: Plane, form: Any) -> None:
     made = here.admin.create(form(pod("x", ADA, cards=2, of="normal", affinity=OWN)), dry=True)
     demand = {"key": CLASS, "operator": "In", "values": ["standard", "old"]}
     first, second = required(made)
@@ -160,7 +158,7 @@ def test_what_work_asks_for_itself_stays_and_each_alternative_gets_the_demand(he
     assert inside(made)["affinity"]["podAntiAffinity"] == OWN["podAntiAffinity"]
 
 
-def test_what_a_job_was_given_its_pods_are_not_given_again(here: World) -> None:
+def test_what_a_job_was_given_its_pods_are_not_given_again(here: Plane) -> None:
     template = here.admin.create(job(pod("x", ADA, cards=1, of="low")), dry=True)["spec"]["template"]["spec"]
     each = {**pod("x", ADA), "spec": template}
     again = here.admin.create(each, dry=True)
@@ -168,7 +166,7 @@ def test_what_a_job_was_given_its_pods_are_not_given_again(here: World) -> None:
     assert [one for one in again["spec"]["tolerations"] if one["key"] == CARDS] == template["tolerations"]
 
 
-def test_who_narrows_the_choice_is_not_widened(here: World) -> None:
+def test_who_narrows_the_choice_is_not_widened(here: Plane) -> None:
     rule = {"key": CLASS, "operator": "In", "values": ["old"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
     own = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -188,13 +186,13 @@ def test_who_narrows_the_choice_is_not_widened(here: World) -> None:
     ],
     ids=str,
 )
-def test_what_people_may_not_ask_for(here: World, form: Any, asked: dict[str, Any]) -> None:
+def test_what_people_may_not_ask_for(here: Plane, form: Any, asked: dict[str, Any]) -> None:
     error = refused(here.admin.create, form(pod("x", ADA, **asked)), dry=True)
     assert error is not None
     assert error.policy
 
 
-def test_what_is_ours_is_let_alone(here: World) -> None:
+def test_what_is_ours_is_let_alone(here: Plane) -> None:
     made = here.admin.create(
         pod("x", "causeway-system", cards=1, of="system-cluster-critical", nodeName="titan-a01"), dry=True
     )
@@ -202,21 +200,21 @@ def test_what_is_ours_is_let_alone(here: World) -> None:
     assert made["spec"]["nodeName"] == "titan-a01"
 
 
-def test_a_pod_that_no_one_has_seen_to_does_not_start(here: World) -> None:
+def test_a_pod_that_no_one_has_seen_to_does_not_start(here: Plane) -> None:
     """The one policy refuses what the other would have written, if it were away."""
     path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
     kept = here.admin.call("GET", f"{path}/placement-of-pods.causeway.dev")
     here.admin.delete(kept)
     try:
         each = pod("x", ADA, cards=1, of="low")
-        until(lambda: "" if refused(here.admin.create, each, dry=True) else None)
+        until(lambda: refused(here.admin.create, each, dry=True))
     finally:
         kept["metadata"] = {"name": kept["metadata"]["name"], "labels": kept["metadata"]["labels"]}
         here.admin.create(kept)
         in_force(here)
 
 
-def test_what_was_let_in_stays_when_rules_change(here: World) -> None:
+def test_what_was_let_in_stays_when_rules_change(here: Plane) -> None:
     """Or a job, whose pods are updated when it ends, would never end."""
     each = pod("old", ADA, of="low")
     here.admin.create(each)
@@ -252,7 +250,7 @@ def may(
     return bool(answer["status"]["allowed"])
 
 
-def test_a_researcher_works_in_the_own_namespace_and_in_the_groups(here: World) -> None:
+def test_a_researcher_works_in_the_own_namespace_and_in_the_groups(here: Plane) -> None:
     alan = here.somebody("alan", "causeway:researchers")
     assert alan.create(pod("x", ALAN), dry=True)
     assert may(alan, "create", "jobs", "team-researchers", "batch")
@@ -274,7 +272,7 @@ def test_a_researcher_works_in_the_own_namespace_and_in_the_groups(here: World) 
         assert not may(alan, verb, resource, namespace, group), f"{verb} {resource} in {namespace}"
 
 
-def test_an_engineer_runs_the_cluster_and_not_by_a_certificate_alone(here: World) -> None:
+def test_an_engineer_runs_the_cluster_and_not_by_a_certificate_alone(here: Plane) -> None:
     ada = here.somebody("ada", "causeway:engineers")
     assert may(ada, "delete", "nodes")
     assert may(ada, "create", "pods", "kube-system")
@@ -289,7 +287,7 @@ PODS = (GRAFANA_POD, "prometheus-monitoring-prometheus-0", "alertmanager-monitor
 
 
 @pytest.fixture
-def monitored(here: World, cluster: Cluster) -> Iterator[World]:
+def monitored(here: Plane, cluster: Cluster) -> Iterator[Plane]:
     """With the pods of monitoring, which nobody runs, and who may open Grafana."""
     here.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MONITORING}})
     for each in grafana.objects(cluster)["access.yaml"]:
@@ -302,8 +300,8 @@ def monitored(here: World, cluster: Cluster) -> Iterator[World]:
         here.admin.delete(each)
 
 
-def sees_grafana(somebody: Api) -> str | None:
-    return "" if may(somebody, "get", "pods", MONITORING, name=GRAFANA_POD) else None
+def sees_grafana(somebody: Api) -> bool:
+    return may(somebody, "get", "pods", MONITORING, name=GRAFANA_POD)
 
 
 def opened(somebody: Api, name: str) -> bool:
@@ -315,7 +313,7 @@ def opened(somebody: Api, name: str) -> bool:
     return error.code == 400
 
 
-def test_people_open_grafana_and_engineers_all_of_monitoring(monitored: World) -> None:
+def test_people_open_grafana_and_engineers_all_of_monitoring(monitored: Plane) -> None:
     engineer = monitored.somebody("ada", "causeway:engineers")
     assert [opened(engineer, name) for name in PODS] == [True, True, True]
     for login in ("alan", "grace"):
@@ -338,7 +336,7 @@ def test_people_open_grafana_and_engineers_all_of_monitoring(monitored: World) -
             assert not may(person, verb, resource, MONITORING, name=name), f"{verb} {resource} {name}"
 
 
-def test_who_has_left_opens_nothing(monitored: World, cluster: Cluster) -> None:
+def test_who_has_left_opens_nothing(monitored: Plane, cluster: Cluster) -> None:
     """By the spec, or for as long as a certificate that was taken back still holds."""
     alan, grace = monitored.somebody("alan"), monitored.somebody("grace")
     until(partial(sees_grafana, alan))
@@ -346,11 +344,11 @@ def test_who_has_left_opens_nothing(monitored: World, cluster: Cluster) -> None:
     left = grafana.objects(replace(cluster, access=replace(cluster.access, users=users)))
     for each in without(Part("grafana", tuple(left["access.yaml"])), ["grace"]).objects:
         monitored.admin.apply(dict(each))
-    until(lambda: "" if sees_grafana(alan) is sees_grafana(grace) is None else None)
+    until(lambda: not sees_grafana(alan) and not sees_grafana(grace))
     assert not any(opened(person, name) for person in (alan, grace) for name in PODS)
 
 
-def test_pods_of_people_are_no_roots_of_machines(here: World) -> None:
+def test_pods_of_people_are_no_roots_of_machines(here: Plane) -> None:
     root = pod("x", ALAN)
     root["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     host = pod("x", ALAN, volumes=[{"name": "all", "hostPath": {"path": "/"}}])
@@ -359,7 +357,7 @@ def test_pods_of_people_are_no_roots_of_machines(here: World) -> None:
             here.admin.create(each, dry=True)
 
 
-def test_what_training_on_cards_needs_runs(here: World) -> None:
+def test_what_training_on_cards_needs_runs(here: Plane) -> None:
     """As root in its container (with no path of the machines), shared memory, a volume on demand, a port."""
     train = pod("x", ALAN, cards=8)
     train["spec"]["volumes"] = [
@@ -377,14 +375,14 @@ def test_what_training_on_cards_needs_runs(here: World) -> None:
     assert here.admin.create(train, dry=True)
 
 
-def test_a_container_that_says_nothing_asks_for_something(here: World) -> None:
+def test_a_container_that_says_nothing_asks_for_something(here: Plane) -> None:
     each = pod("x", ALAN)
     del each["spec"]["containers"][0]["resources"]
     made = here.admin.create(each, dry=True)
     assert made["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "500m", "memory": "1Gi"}}
 
 
-def test_there_is_no_way_in_but_internal_pages(here: World) -> None:
+def test_there_is_no_way_in_but_internal_pages(here: Plane) -> None:
     spec = {"type": "NodePort", "ports": [{"port": 80}]}
     service = {
         "apiVersion": "v1",
@@ -400,10 +398,10 @@ def test_there_is_no_way_in_but_internal_pages(here: World) -> None:
 
 
 @pytest.fixture(scope="module")
-def nodes(here: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def nodes(here: Plane) -> Iterator[Api]:
     """One of each kind: no cards; ours with old ones; the cloud's with standard and with new ones."""
     need("kube-scheduler")
-    with scheduler(here, tmp_path_factory.mktemp("scheduler")):
+    with here.scheduler():
         add(here.admin, node("plain", {}))
         ours = {CLASS: "old", WITHOUT: "idle", "causeway.dev/capacity-type": "physical"}
         add(here.admin, node("titan", ours, cards=2))
@@ -417,13 +415,13 @@ def place(nodes: Api) -> Iterator[Callable[..., str | None]]:
     """Creates work, says where it went, and takes it away in the end."""
     made: list[dict[str, Any]] = []
 
-    def placed(name: str, **asked: Any) -> str | None:
+    def created(name: str, **asked: Any) -> str | None:
         each = pod(name, ALAN, **asked)
         nodes.create(each)
         made.append(each)
-        return nodes.placed(each)
+        return placed(nodes, each)
 
-    yield placed
+    yield created
     for each in made:
         error = refused(nodes.delete, each)
         if error and error.code != 404:
@@ -475,7 +473,7 @@ def test_work_that_yields_uses_idle_machines_of_ours_and_makes_way(
         nodes.delete(work)
 
 
-def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: World, cluster: Cluster) -> None:
+def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: Plane, cluster: Cluster) -> None:
     for each in volumes.objects(cluster, outputs_for(cluster))["classes.yaml"]:
         here.admin.apply(each)
 
@@ -492,7 +490,7 @@ def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: World, cluster: C
         terms = volume["spec"].get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
         return [rule["values"] for term in terms for rule in term["matchExpressions"]]
 
-    until(lambda: "" if sites(made("x", "efs-results")) else None)
+    until(lambda: sites(made("x", "efs-results")))
     assert sites(made("x", "efs-results")) == [["us-west-2"]]
     assert sites(made("x", "nfs-results")) == [["eu-west-1", "rack-a", "rack-b"]]
     assert sites(made("x", "somebodys-own")) == []
@@ -501,7 +499,7 @@ def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: World, cluster: C
     assert sites(made("x", "nfs-results", nodeAffinity=stated)) == [["b"]]
 
 
-def test_no_container_makes_packets_of_its_own(here: World, cluster: Cluster) -> None:
+def test_no_container_makes_packets_of_its_own(here: Plane, cluster: Cluster) -> None:
     for each in guards.objects(cluster)["packets.yaml"]:
         here.admin.apply(each)
     alan = here.somebody("alan", "causeway:researchers")
@@ -529,7 +527,7 @@ def test_no_container_makes_packets_of_its_own(here: World, cluster: Cluster) ->
         return [one.get("securityContext", {}).get("capabilities", {}).get("drop", []) for one in found]
 
     wanted = [drop for _, drop in said]
-    until(lambda: "" if made("containers") == wanted else None)
+    until(lambda: made("containers") == wanted)
     assert made("initContainers") == wanted
     alan.create(pod("debugged", ALAN))
     where = f"/api/v1/namespaces/{ALAN}/pods/debugged/ephemeralcontainers"
@@ -540,7 +538,7 @@ def test_no_container_makes_packets_of_its_own(here: World, cluster: Cluster) ->
     here.admin.delete(pod("debugged", ALAN))
 
 
-def test_hosts_of_pages_belong_to_namespaces(here: World, cluster: Cluster) -> None:
+def test_hosts_of_pages_belong_to_namespaces(here: Plane, cluster: Cluster) -> None:
     for each in guards.objects(cluster)["names.yaml"]:
         here.admin.apply(each)
     ada = here.somebody("ada", "causeway:engineers")
@@ -554,7 +552,7 @@ def test_hosts_of_pages_belong_to_namespaces(here: World, cluster: Cluster) -> N
         made = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": {"rules": [rule], **more}}
         return dict(ada.create({**made, "metadata": {"name": "x", "namespace": ADA}}, dry=True))
 
-    until(lambda: "" if refused(claim, page) else None)
+    until(lambda: refused(claim, page))
     own = f"{ADA}.research.internal"
     for host in (own, f"board.{own}"):
         assert not refused(claim, host), host
@@ -573,7 +571,7 @@ def test_hosts_of_pages_belong_to_namespaces(here: World, cluster: Cluster) -> N
     assert refused(claim, own, tls=[{"hosts": [page], "secretName": "x"}])
 
 
-def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) -> None:
+def test_a_claim_on_a_path_stays_with_its_people(here: Plane, cluster: Cluster) -> None:
     for each in guards.objects(cluster)["claims.yaml"]:
         here.admin.apply(each)
     alan = here.somebody("alan", "causeway:researchers")
@@ -590,13 +588,13 @@ def test_a_claim_on_a_path_stays_with_its_people(here: World, cluster: Cluster) 
     def keeps(who: Api, name: str) -> bool:
         return refused(who.call, "DELETE", f"{where}/{name}?dryRun=All") is not None
 
-    until(lambda: "" if keeps(alan, "home") else None)
+    until(lambda: keeps(alan, "home"))
     assert keeps(alan, "checkpoints")  # a folder of a bucket
     assert not keeps(alan, "own")
     assert not keeps(here.admin, "home")
 
 
-def test_the_mirror_of_images_has_no_port_on_machines(here: World, cluster: Cluster) -> None:
+def test_the_mirror_of_images_has_no_port_on_machines(here: Plane, cluster: Cluster) -> None:
     """The chart's Service, made and changed, and one from before the policy."""
     namespace = "spegel"
     here.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -610,7 +608,7 @@ def test_the_mirror_of_images_has_no_port_on_machines(here: World, cluster: Clus
     for each in mirror.objects(cluster)["services.yaml"]:
         here.admin.apply(each)
     probe = {**service, "metadata": {**service["metadata"], "name": "probe"}}
-    until(lambda: "" if here.admin.create(probe, dry=True)["spec"]["type"] == "ClusterIP" else None)
+    until(lambda: here.admin.create(probe, dry=True)["spec"]["type"] == "ClusterIP")
     again = {**service, "metadata": {**service["metadata"], "name": "before"}}
     for each in (service, service, again):
         found = here.admin.apply(each)["spec"]

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 from golden_clusters import golden
+from kube.api import RefusedError, collection
+from kube.plane import Plane
+from kube.queues import kinds
 from kube_tools import templated
-from render.kubernetes.policy_world import RefusedError, World, collection, job, pod, until, world
+from render.kubernetes.policy_world import job, pod, world
+from waiting import until
 
 from infra.render.kubernetes import queue_policies
 from infra.render.kubernetes.queue_policies import PREFERRED
@@ -22,12 +26,10 @@ SMALL = ["gpu-g5", "gpu-p3"]
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     folder = tmp_path_factory.mktemp("queue-policies")
     with world(golden("research"), folder) as here:
-        for each in templated("jobset"):
-            if each["kind"] == "CustomResourceDefinition":
-                here.admin.apply(each)
+        kinds(here.admin, templated("jobset"))
         for each in queue_policies.policies(golden("research")):
             here.admin.apply(each)
         for form in (lambda each: each, job, job_set):
@@ -49,12 +51,12 @@ def job_set(*parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def written(here: World, form: Any) -> str | None:
+def written(here: Plane, form: Any) -> bool:
     try:
         made = here.admin.create(form(pod("x", ADA, cards=1, of="low")), dry=True)
     except RefusedError:
-        return None
-    return "" if all(notes(each) == NEAR for each in templates(made)) else None
+        return False
+    return all(notes(each) == NEAR for each in templates(made))
 
 
 def templates(made: dict[str, Any]) -> list[dict[str, Any]]:
@@ -92,7 +94,7 @@ LARGE = {"key": POOL, "operator": "NotIn", "values": SMALL}
 @pytest.mark.parametrize("form", [lambda each: each, job, job_set], ids=["pod", "job", "JobSet"])
 @pytest.mark.parametrize(("cards", "demands"), [(1, [OLD]), (4, [OLD]), (8, [OLD, LARGE])])
 def test_work_with_cards_is_near_to_itself_and_on_machines_that_are_large_enough(
-    here: World, form: Any, cards: int, demands: list[dict[str, Any]]
+    here: Plane, form: Any, cards: int, demands: list[dict[str, Any]]
 ) -> None:
     (template,) = templates(here.admin.create(form(pod("x", ADA, cards=cards, of="low")), dry=True))
     assert notes(template) == NEAR
@@ -107,14 +109,14 @@ def test_work_with_cards_is_near_to_itself_and_on_machines_that_are_large_enough
         {"kueue.x-k8s.io/podset-unconstrained-topology": "true"},
     ],
 )
-def test_what_a_person_asks_for_stays(here: World, asked: dict[str, str]) -> None:
+def test_what_a_person_asks_for_stays(here: Plane, asked: dict[str, str]) -> None:
     each = job(pod("x", ADA, cards=1, of="low"))
     each["spec"]["template"]["metadata"] = {"annotations": asked}
     (template,) = templates(here.admin.create(each, dry=True))
     assert notes(template) == asked
 
 
-def test_all_alternatives_demand_it(here: World) -> None:
+def test_all_alternatives_demand_it(here: Plane) -> None:
     own = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}, {
         "matchExpressions": [{"key": "lab.example/fast", "operator": "Exists"}]
     }]  # fmt: skip
@@ -125,13 +127,13 @@ def test_all_alternatives_demand_it(here: World) -> None:
 
 
 @pytest.mark.parametrize("form", [lambda each: each, job, job_set], ids=["pod", "job", "JobSet"])
-def test_work_without_cards_is_left_as_it_is(here: World, form: Any) -> None:
+def test_work_without_cards_is_left_as_it_is(here: Plane, form: Any) -> None:
     (template,) = templates(here.admin.create(form(pod("x", ADA, of="low")), dry=True))
     assert notes(template) == {}
     assert not [rule for rule in rules(template) if rule["key"] in (POOL, CLASS)]
 
 
-def test_each_part_of_a_job_set_by_itself(here: World) -> None:
+def test_each_part_of_a_job_set_by_itself(here: Plane) -> None:
     parts = pod("x", ADA, of="low"), pod("x", ADA, cards=1, of="low"), pod("x", ADA, cards=8, of="high")
     first, second, third = templates(here.admin.create(job_set(*parts), dry=True))
     assert (notes(first), rules(first)) == ({}, [])
@@ -139,7 +141,7 @@ def test_each_part_of_a_job_set_by_itself(here: World) -> None:
     assert (notes(third), rules(third)) == (NEAR, [NEWER, LARGE])
 
 
-def test_the_policies_are_as_the_api_server_types_them(here: World) -> None:
+def test_the_policies_are_as_the_api_server_types_them(here: Plane) -> None:
     for each in queue_policies.policies(golden("research")):
         found = here.admin.call("GET", f"{collection(each)}/{each['metadata']['name']}")
         assert not found.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
@@ -157,7 +159,7 @@ def selecting(*sites: str) -> dict[str, Any]:
     [{"nodeSelector": {"causeway.dev/site": "us-east-1"}}, selecting("us-east-1")],
     ids=("selector", "affinity"),
 )
-def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: World, where: dict[str, Any]) -> None:
+def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: Plane, where: dict[str, Any]) -> None:
     """Of ``research``, gpu-p5 is in us-west-2 alone."""
     for form in (job, job_set):
         (template,) = templates(here.admin.create(form(pod("x", ADA, cards=8, of="high", **where)), dry=True))
@@ -170,7 +172,7 @@ def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: World, wh
         assert physical in term["matchExpressions"]
 
 
-def test_work_for_one_of_several_sites_goes_to_pools_of_any(here: World) -> None:
+def test_work_for_one_of_several_sites_goes_to_pools_of_any(here: Plane) -> None:
     def excluded(**where: Any) -> set[str]:
         made = here.admin.create(job(pod("x", ADA, cards=8, of="high", **where)), dry=True)
         (template,) = templates(made)
@@ -187,7 +189,7 @@ def test_work_for_one_of_several_sites_goes_to_pools_of_any(here: World) -> None
     assert "gpu-p5" not in excluded(**open_to_all)
 
 
-def test_work_that_selects_a_rack_goes_to_no_pool(here: World) -> None:
+def test_work_that_selects_a_rack_goes_to_no_pool(here: Plane) -> None:
     rack = {"causeway.dev/site": "rack-a"}
     (template,) = templates(
         here.admin.create(job(pod("x", ADA, cards=1, of="low", nodeSelector=rack)), dry=True)

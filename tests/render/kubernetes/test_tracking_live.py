@@ -12,9 +12,10 @@ from pathlib import Path
 import boto3
 import pytest
 from client.tracking_pod import Pod
+from kube.api import Api, RefusedError, refused
 from ports import reserved
-from render.kubernetes.policy_world import Api, RefusedError, refused, until
 from render.kubernetes.tracking_world import VENV, Tracking, found, now, pod_of, tracked, variables
+from waiting import until
 
 from infra.render.kubernetes import research, tracking
 
@@ -31,7 +32,7 @@ def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracking]:
 
 
 def people(here: Tracking, *logins: str) -> Sequence[Api]:
-    return [here.world.somebody(login) for login in logins]
+    return [here.plane.somebody(login) for login in logins]
 
 
 def test_a_program_in_a_runs_pod_logs_through_the_sidecar_with_the_pods_own_token(
@@ -190,7 +191,7 @@ def test_members_share_the_workspace_of_their_group(mlflow: Tracking) -> None:
     assert code == 200, said
     with pytest.raises(RefusedError, match="403"):
         mlflow.token(alan, "team-engineers")
-    for token in (mlflow.token(alan, "user-alan"), mlflow.token(mlflow.world.admin, "team-engineers")):
+    for token in (mlflow.token(alan, "user-alan"), mlflow.token(mlflow.plane.admin, "team-engineers")):
         assert mlflow.call(token, "team-researchers", f"mlflow/runs/get?run_id={run}")[0] == 403
 
 
@@ -255,7 +256,7 @@ def test_artifacts_are_kept_by_workspace_and_closed_to_others(mlflow: Tracking) 
 
 def test_its_pods_are_such_as_its_namespace_takes(mlflow: Tracking) -> None:
     """The API server's own admission: Pod Security, level restricted."""
-    admin = mlflow.world.admin
+    admin = mlflow.plane.admin
     stateful = found(admin, "apps/v1", "statefulsets", "database")["spec"]["template"]["spec"]
     stateful["volumes"].append({"name": "data", "emptyDir": {}})  # the claim's, as its controller adds it
     for spec in (pod_of(admin, "Deployment"), pod_of(admin, "CronJob"), stateful):
@@ -295,7 +296,7 @@ def test_the_account_may_nothing_else(mlflow: Tracking) -> None:
         }
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        return bool(mlflow.world.admin.call("POST", path, review)["status"]["allowed"])
+        return bool(mlflow.plane.admin.call("POST", path, review)["status"]["allowed"])
 
     assert may("create", "mlflow.kubeflow.org", "experiments", "user-ada")
     assert not may("create", "mlflow.kubeflow.org", "experiments", "user-alan")
@@ -369,7 +370,7 @@ def test_metrics_of_old_runs_are_thinned_once(mlflow: Tracking) -> None:
         assert code == 200, said
         return sorted(int(each["step"]) for each in said["metrics"])
 
-    job = {**variables(mlflow.world.admin, "CronJob", 0)}
+    job = {**variables(mlflow.plane.admin, "CronJob", 0)}
     thinning = {name: job[name] for name in ("POINTS", "AFTER_DAYS", "MOST_ROWS")}
     done = mlflow.script("thin.py", **thinning)
     assert done.returncode == 0, done.stderr
@@ -391,7 +392,7 @@ def test_metrics_of_old_runs_are_thinned_once(mlflow: Tracking) -> None:
 
 def test_a_table_that_stays_large_fails_the_job(mlflow: Tracking) -> None:
     """Its exit code ends the job at once, and an alert speaks of failed jobs."""
-    job = found(mlflow.world.admin, "batch/v1", "cronjobs", "thin")["spec"]["jobTemplate"]["spec"]
+    job = found(mlflow.plane.admin, "batch/v1", "cronjobs", "thin")["spec"]["jobTemplate"]["spec"]
     done = mlflow.script("thin.py", POINTS="1000", AFTER_DAYS="90", MOST_ROWS="10")
     assert done.returncode in job["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
     assert "lower kubernetes.tracking.thin_after_days" in done.stderr
@@ -409,18 +410,18 @@ def test_who_leaves_a_group_or_the_lab_is_refused(mlflow: Tracking) -> None:
     # What `invoke cluster.up` does once she is not in the spec: bindings are without her, or gone.
     rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces"
     for name in ("members", "tracking", research.WORK):
-        mlflow.world.admin.call("DELETE", f"{rbac}/user-grace/rolebindings/{name}")
-        binding = mlflow.world.admin.call("GET", f"{rbac}/team-researchers/rolebindings/{name}")
+        mlflow.plane.admin.call("DELETE", f"{rbac}/user-grace/rolebindings/{name}")
+        binding = mlflow.plane.admin.call("GET", f"{rbac}/team-researchers/rolebindings/{name}")
         left = [each for each in binding["subjects"] if each["name"] != "grace"]
         assert len(left) < len(binding["subjects"])
-        mlflow.world.admin.call(
+        mlflow.plane.admin.call(
             "PATCH",
             f"{rbac}/team-researchers/rolebindings/{name}",
             {"subjects": left},
             "application/merge-patch+json",
         )
 
-    until(lambda: "" if refused(mlflow.token, grace, "team-researchers") else None)
+    until(lambda: refused(mlflow.token, grace, "team-researchers"))
     with pytest.raises(RefusedError, match="403"):
         mlflow.token(grace, "user-grace")
     # A token that she still has: at once where the server has not asked lately, else within a minute.

@@ -16,26 +16,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-import yaml
-from drive.kubernetes.apiserver import NAME, Server, running
 from golden_folders import GOLDEN, LOCK, SPEC
+from kube.api import Api
+from kube.plane import Plane, planes
 from ports import reserved
-from render.kubernetes.policy_world import Api, World, applied, until
 from stores import local_store
 from strategies.outputs import outputs_for
+from waiting import until
 
 from infra.commands.cluster.tracking import bring_access
 from infra.drive import localaws
-from infra.drive.kubernetes import access as access_to
 from infra.drive.kubernetes import secrets
-from infra.drive.kubernetes.access import Endpoint
-from infra.drive.kubernetes.api import Api as Driven
 from infra.drive.secrets import database_password
 from infra.load import load
 from infra.model import Cluster
@@ -61,7 +57,7 @@ class Tracking:
     """MLflow, and who comes to it."""
 
     cluster: Cluster
-    world: World
+    plane: Plane
     address: str
     environment: Mapping[str, str]
     """Of the server and the nightly job."""
@@ -70,10 +66,7 @@ class Tracking:
     def token(self, person: Api, namespace: str) -> str:
         """A token of the namespace's account ``work``, as a pod has one and as a person may make one; of the
         audience that the API server takes. RefusedError."""
-        spec = {"expirationSeconds": 3600}
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{research.WORK}/token"
-        return str(person.call("POST", path, body)["status"]["token"])
+        return person.token(namespace, research.WORK, expirationSeconds=3600)
 
     def call(
         self,
@@ -137,37 +130,43 @@ def tracked(folder: Path) -> Iterator[Tracking]:
     if not (VENV / "bin/mlflow").exists():
         pytest.skip("no .venv-mlflow: 'make setup-kubernetes' makes it")
     cluster = rendered()
-    with ExitStack() as stack:
-        port, database = stack.enter_context(reserved(2))
-        store = local_store(folder)
-        stack.enter_context(postgres(folder / "postgres", database, database_password(store)))
-        keys = secrets.made(store, datetime.now(UTC))
-        (folder / "api").mkdir()
-        server = stack.enter_context(running(folder / "api", keys))
-        world = World(server, keys, folder)
-        apply(world.admin, cluster)
-        way = stack.enter_context(access_to.opened(folder / "build", Endpoint(NAME, server.address), keys.ca))
-        assert [bring_access(Driven(way), store, None) for _ in range(2)] == ["brought", "there"]
+    store = local_store(folder)
+    with planes(folder / "api", secrets.made(store, datetime.now(UTC))) as plane, ExitStack() as stack:
+        for module in (namespaces, access, research, tracking):
+            plane.admin.apply_all(module.objects(cluster, outputs_for(cluster)))
+        assert [bring_access(plane.driven, store, None) for _ in range(2)] == ["brought", "there"]
         aws = localaws.start(folder / "aws", "tracking")
         stack.callback(localaws.stop, aws.folder)
-        environment = {
-            **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
-            "HOME": str(folder),
-            "KUBECONFIG": str(kubeconfig(folder, world.admin, server)),
-            "AWS_ENDPOINT_URL": aws.address,
-            **variables(world.admin, "Deployment", database),
-        }
-        # The role, and the token for it, are held against AWS in test_web_identity.
-        for name in ("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME"):
-            environment.pop(name)
-        environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
         assert cluster.storage.work is not None
         keys_of_aws = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
         s3 = boto3.client("s3", region_name="us-east-1", endpoint_url=aws.address, **keys_of_aws)
         s3.create_bucket(Bucket=cluster.storage.work.bucket)
-        scripts = mounted_scripts(world.admin, folder)
+        yield stack.enter_context(served(cluster, plane, aws, folder, database_password(store)))
+
+
+@contextmanager
+def served(
+    cluster: Cluster, plane: Plane, aws: localaws.Server, folder: Path, password: str
+) -> Iterator[Tracking]:
+    """MLflow on a control plane that has all its objects, in a folder that is there."""
+    with ExitStack() as stack:
+        port, database = stack.enter_context(reserved(2))
+        stack.enter_context(postgres(folder / "postgres", database, password))
+        way = plane.kubeconfig_with("mlflow", token=plane.admin.token("mlflow", "mlflow"))
+        environment = {
+            **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+            "HOME": str(folder),
+            "KUBECONFIG": str(way),
+            "AWS_ENDPOINT_URL": aws.address,
+            **variables(plane.admin, "Deployment", database),
+        }
+        # The role, and the token for it, are held against AWS in test_web_identity.
+        for name in ("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME"):
+            environment.pop(name, None)
+        environment |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+        scripts = mounted_scripts(plane.admin, folder)
         environment["PYTHONPATH"] = environment["PYTHONPATH"].replace("/scripts", str(scripts))
-        here = Tracking(cluster, world, f"http://127.0.0.1:{port}", environment, scripts)
+        here = Tracking(cluster, plane, f"http://127.0.0.1:{port}", environment, scripts)
         migrate(here)
         stack.enter_context(serving(here, folder / "mlflow.log", port))
         yield here
@@ -183,15 +182,6 @@ def mounted_scripts(admin: Api, folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(data[item["key"]])
     return folder / "scripts"
-
-
-def apply(admin: Api, cluster: Cluster) -> None:
-    """Namespaces, people's rights, accounts and all of MLflow's; unknown fields are refused."""
-    outputs = outputs_for(cluster)
-    for module in (namespaces, access, research, tracking):
-        for documents in module.objects(cluster, outputs).values():
-            for each in documents:
-                until(partial(applied, admin, each))
 
 
 def found(admin: Api, version: str, plural: str, name: str) -> Any:
@@ -219,25 +209,6 @@ def variables(admin: Api, kind: str, database: int) -> dict[str, str]:
             text = "mlflow-0"
         values[each["name"]] = text.replace("database.mlflow.svc:5432", f"127.0.0.1:{database}")
     return values
-
-
-def kubeconfig(folder: Path, admin: Api, server: Server) -> Path:
-    """With a token of the server's own account. The certificate is for another name than its address."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    path = "/api/v1/namespaces/mlflow/serviceaccounts/mlflow/token"
-    token = admin.call("POST", path, body)["status"]["token"]
-    at = {"server": f"https://{server.address}", "insecure-skip-tls-verify": True}
-    text = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "test",
-        "clusters": [{"name": "test", "cluster": at}],
-        "users": [{"name": "mlflow", "user": {"token": token}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "mlflow"}}],
-    }
-    file = folder / "kubeconfig"
-    file.write_text(yaml.safe_dump(text))
-    return file
 
 
 @contextmanager
@@ -278,9 +249,8 @@ def _postgres(folder: Path, programs: Sequence[Path], port: int, password: str) 
         environment = {**os.environ, "PGPASSWORD": password}
         create = [program("createdb"), "-h", "127.0.0.1", "-p", str(port), "-U", "mlflow", "mlflow"]
 
-        def made() -> str | None:
-            done = subprocess.run(create, env=environment, check=False, capture_output=True)
-            return "" if done.returncode == 0 else None
+        def made() -> bool:
+            return not subprocess.run(create, env=environment, check=False, capture_output=True).returncode
 
         until(made)
         yield
@@ -292,7 +262,7 @@ def _postgres(folder: Path, programs: Sequence[Path], port: int, password: str) 
 def migrate(here: Tracking) -> None:
     """Two servers at once, as two replicas begin."""
     words = [str(VENV / "bin/python"), str(here.scripts / "migrate.py")]
-    assert pod_of(here.world.admin, "Deployment")["initContainers"][0]["command"][1] == "/scripts/migrate.py"
+    assert pod_of(here.plane.admin, "Deployment")["initContainers"][0]["command"][1] == "/scripts/migrate.py"
     pair = [
         subprocess.Popen(
             words, env=here.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -305,7 +275,7 @@ def migrate(here: Tracking) -> None:
 
 @contextmanager
 def serving(here: Tracking, log: Path, port: int) -> Iterator[None]:
-    container = pod_of(here.world.admin, "Deployment")["containers"][0]
+    container = pod_of(here.plane.admin, "Deployment")["containers"][0]
     words = [*container["command"], *container["args"]]
     changed = {
         "--host=0.0.0.0": "--host=127.0.0.1",
@@ -327,13 +297,13 @@ def serving(here: Tracking, log: Path, port: int) -> Iterator[None]:
         health = container["readinessProbe"]["httpGet"]["path"]
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-        def healthy() -> str | None:
+        def healthy() -> bool:
             assert process.poll() is None, log.read_text()[-3000:]
             try:
                 with opener.open(f"{here.address}{health}", timeout=5):
-                    return ""
+                    return True
             except OSError:
-                return None
+                return False
 
         until(healthy)
         yield
