@@ -117,6 +117,9 @@ class Chain:
         job["spec"].update(parallelism=pods, completions=pods, **more)
         self.cluster.create(JOBS, job)
 
+    def end(self, name: str) -> None:
+        self.cluster.client.call("DELETE", f"{JOBS}/{name}", body={"propagationPolicy": "Background"})
+
     def job(self, name: str) -> Object:
         return self.cluster.get(f"{JOBS}/{name}") or {}
 
@@ -281,7 +284,8 @@ def test_the_readmes_first_job_gets_a_machine_runs_and_the_machine_goes(chain: C
 
 def test_without_capacity_in_any_region_it_starts_in_the_next_pool(chain: Chain) -> None:
     chain.exhausted("g5.xlarge", "us-west-2", "us-east-1")
-    chain.submit("moved-on", seconds=3)
+    # People are told within half a minute: the job must still run then.
+    chain.submit("moved-on", seconds=600)
     chain.until(lambda: "ones" in held(chain), "a flavour without capacity")
     chain.until(lambda: "ones" in barred(chain), "the word of it for people")
     chain.until(lambda: chain.running("moved-on"), "its start")
@@ -291,16 +295,17 @@ def test_without_capacity_in_any_region_it_starts_in_the_next_pool(chain: Chain)
 def test_a_gang_starts_in_one_region_or_not_at_all(chain: Chain) -> None:
     """Of three machines the first region may have two: all three are the next one's. No region may have four:
     none is started, unless the gang may run at several sites."""
-    gang: dict[str, Any] = {"gpus": 4, "completionMode": "Indexed", "seconds": 3}
+    gang: dict[str, Any] = {"gpus": 4, "completionMode": "Indexed", "seconds": 600}
     chain.submit("gang", pods=3, **gang)
     chain.until(lambda: chain.running("gang") == 3, "its start")
     assert chain.where("gang") == {("fours", "us-east-1")}
     assert chain.born("fours", "us-west-2") == 0
+    chain.end("gang")
     chain.until(lambda: not chain.machines("fours"), "the end of its machines")
     begun = len(chain.log.read_text().splitlines())
     chain.submit("wide", pods=4, **gang)
     chain.until(lambda: "Failed" in chain.answers("wide", begun), "the answer that it fits nowhere")
-    chain.cluster.client.call("DELETE", f"{JOBS}/wide", body={"propagationPolicy": "Background"})
+    chain.end("wide")
     assert not [each for each in chain.said(begun) if each["message"] == "SetDesired: done"]
     chain.submit("split", pods=4, annotations={"causeway.dev/gang-across": "sites"}, **gang)
     chain.until(lambda: chain.running("split") == 4, "its start")
