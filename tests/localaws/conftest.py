@@ -26,15 +26,16 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def settle(provider: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Place]]:
-    """Makes a place: ``settle("vpn")`` of a folder in ``roots``."""
+    """Makes a place: ``settle("web_identity")`` of a folder in ``roots``."""
     places: list[Place] = []
 
     def make(root: str, **more: str) -> Place:
-        folder = tmp_path_factory.mktemp(root) / "root"
-        shutil.copytree(ROOTS / root, folder)
+        roots = tmp_path_factory.mktemp(root) / "roots"
+        shutil.copytree(ROOTS, roots)
+        folder = roots / root
         for name in ("versions.tf", ".terraform.lock.hcl"):
             shutil.copy(provider / name, folder / name)
-        server = process.start(folder.parent / "aws", root)
+        server = process.start(roots.parent / "aws", root)
         places.append(Place(folder, server, provider / ".terraform", more))
         return places[-1]
 

@@ -82,7 +82,7 @@ def run(folder: Path, data: Path, *arguments: str, env: Mapping[str, str]) -> Ru
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     return Run(done.returncode, done.stdout)
