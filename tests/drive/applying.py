@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infra.drive import lifecycle
+from infra.drive import lifecycle, repair
 from infra.drive.lifecycle import Job
 from infra.drive.saved_plan import load
 from infra.drive.terraform import Listener
@@ -21,9 +21,4 @@ def apply_saved(
 
 def in_state(job: Job) -> list[str]:
     """The addresses of the resources in the state."""
-    modules = [job.terraform().show().get("values", {}).get("root_module", {})]
-    addresses: list[str] = []
-    for module in modules:
-        addresses += [resource["address"] for resource in module.get("resources", ())]
-        modules += module.get("child_modules", ())
-    return addresses
+    return sorted(repair.held(lifecycle.stored(job)))

@@ -22,6 +22,8 @@ from infra.drive.terraform import Silence, StoppedError, TerraformError
 from infra.drive.unfinished import Creation
 from infra.errors import DriveError
 
+pytestmark = pytest.mark.timeout(1200)
+
 REGION = "us-west-2"
 
 ROOT = """\
@@ -165,7 +167,7 @@ def make(build: Path, cloud: Server, engine: Engine, module: str = MODULE) -> Jo
 def stopped(job: Job, cloud: Server, *calls: str) -> None:
     """Ctrl-C, twice, once AWS has done these calls and answered none."""
     lifecycle.plan(job)
-    Control(cloud).order(*(late(call, 40) for call in calls))
+    Control(cloud).order(*(late(call, 900) for call in calls))
 
     class Hasty(Silence):
         pressed = 0
@@ -212,54 +214,47 @@ def test_destroy_finds_it_too_also_where_the_spec_has_it_no_more(
     assert last_applied.about(job.folders) is None
 
 
-def test_what_is_not_ours_is_refused_by_name(tmp_path: Path, cloud: Server, engine: Engine) -> None:
-    job = make(tmp_path / "lab", cloud, engine)
-    ec2 = job.aws().client("ec2", REGION)
+ROLE = MORE[MORE.index('resource "aws_iam_role"') : MORE.index('resource "aws_iam_openid')]
+VPC = MORE[MORE.index('resource "aws_vpc"') : MORE.index('resource "aws_security_group"')]
+ROLE_ADDRESS, VPC_ADDRESS = f"{SITE}.aws_iam_role.this", f"{SITE}.aws_vpc.this"
+
+
+def test_what_is_not_ours_is_refused_by_name_and_never_adopted(
+    tmp_path: Path, cloud: Server, engine: Engine
+) -> None:
+    """Somebody's; and another clone's, without a common state: the second must not take, and then destroy,
+    what the first has."""
+    module = MODULE + ROLE + VPC
+    first, second = (make(tmp_path / name, cloud, engine, module) for name in ("first", "second"))
+    ec2 = first.aws().client("ec2", REGION)
     data = {"ImageId": "ami-0123456789abcdef0", "InstanceType": "m5.large"}
     made = ec2.create_launch_template(LaunchTemplateName="lab-a.b", LaunchTemplateData=data)
     identifier = made["LaunchTemplate"]["LaunchTemplateId"]
-    lifecycle.plan(job)
+    lifecycle.plan(first)
     with pytest.raises(TerraformError, match="AlreadyExists"):
-        apply_saved(job)
+        apply_saved(first)
     with pytest.raises(DriveError) as caught:
-        lifecycle.plan(job)
+        lifecycle.plan(first)
     assert TEMPLATE in str(caught.value)
     assert identifier in str(caught.value)
-    assert in_state(job) == []
+    assert TEMPLATE not in in_state(first)
     ec2.delete_launch_template(LaunchTemplateId=identifier)
-    lifecycle.plan(job)
-    apply_saved(job)
-    assert in_state(job) == [TEMPLATE]
-    lifecycle.plan(job, destroy=True)
-    apply_saved(job)
-    assert cloud.control.inventory() == {}
-
-
-ROLE = MORE[MORE.index('resource "aws_iam_role"') : MORE.index('resource "aws_iam_openid')]
-VPC = MORE[MORE.index('resource "aws_vpc"') : MORE.index('resource "aws_security_group"')]
-
-
-def test_what_another_clone_has_applied_is_never_adopted(
-    tmp_path: Path, cloud: Server, engine: Engine
-) -> None:
-    """Two clones without a common state: the second must not take, and then destroy, what the first has."""
-    module = MODULE + ROLE + VPC
-    first, second = (make(tmp_path / name, cloud, engine, module) for name in ("first", "second"))
     lifecycle.plan(first)
     apply_saved(first)
+    assert in_state(first) == sorted((ROLE_ADDRESS, TEMPLATE, VPC_ADDRESS))
     before = cloud.control.inventory()
 
     lifecycle.plan(second)
     with pytest.raises(TerraformError, match="AlreadyExists"):
         apply_saved(second)
-    (template,) = first.aws().client("ec2", REGION).describe_launch_templates()["LaunchTemplates"]
+    (template,) = ec2.describe_launch_templates()["LaunchTemplates"]
     for _ in range(2):
         with pytest.raises(DriveError) as caught:
             lifecycle.plan(second)
-        assert {TEMPLATE, f"{SITE}.aws_iam_role.this", template["LaunchTemplateId"]} <= {
+        assert {TEMPLATE, ROLE_ADDRESS, template["LaunchTemplateId"]} <= {
             word.rstrip(":") for word in str(caught.value).split()
         }
-        assert in_state(second) == [f"{SITE}.aws_vpc.this"], "a second one of its own"
+        assert in_state(second) == [VPC_ADDRESS], "a second one of its own"
 
     assert lifecycle.plan(second, destroy=True).adopted == ()
     apply_saved(second)
