@@ -15,6 +15,7 @@ from network.machine import Machine
 from network.machine import machine as made_machine
 from network.node import TEST_SECONDS
 from network.world import ENGINEER, World, research
+from qemu import Unavailable
 
 _NEEDED = {
     "charon-systemd": "charon-systemd",

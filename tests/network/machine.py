@@ -1,10 +1,9 @@
 """The place where the lab's commands run: this machine, or a small VM on it. Both look alike to the lab.
 
 `Direct` takes namespaces of this kernel, where it has ESP and XFRM interfaces and lets us make them. `Vm`
-boots a
-distribution's kernel in QEMU, with the host's root folder (read-only) as its own, so that what is installed
-here is
-installed there. In both, everything is below one process that dies with ours: nothing is left to clean up.
+boots a distribution's kernel in QEMU, with the host's root folder (read-only) as its own, so that what is
+installed here is installed there; what is started most (`resident`) is in its memory. In both, everything is
+below one process that dies with ours: nothing is left to clean up.
 
 `CAUSEWAY_LAB=direct` or `=vm` decides; else it is whichever works.
 """
@@ -30,10 +29,11 @@ from typing import Any
 
 import psutil
 import qemu
+from network import resident
 from qemu import Unavailable
 
 _AGENT = Path(__file__).with_name("agent.py")
-_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "virtio_console", "virtio-rng")
+_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "virtio_console", "virtio-rng", "overlay")
 """Those that reach the host's root folder, and the agent."""
 _INIT = """\
 #!/bin/busybox sh
@@ -53,6 +53,23 @@ while read -r module; do /bin/busybox insmod "/modules/$module"; done < /modules
 for folder in run tmp var/tmp; do /bin/busybox mount -t tmpfs -o mode=1777 tmpfs "/host/$folder"; done
 /bin/busybox mkdir -p /host/run/lab
 /bin/busybox cp /agent.py /host/run/lab/agent.py
+# Over what is the host's; but for /usr/local and /etc, over which each node has a layer of its own.
+/bin/busybox cp -a /resident /host/run/lab/resident
+/bin/busybox mkdir /host/run/lab/local
+/bin/busybox mount -o bind /host/usr/local /host/run/lab/local
+/bin/busybox mount -t overlay -o lowerdir=/host/run/lab/resident/usr:/host/usr lab /host/usr
+/bin/busybox mount -o move /host/run/lab/local /host/usr/local
+# The kernel asks for a module by each name of an interface that is not there. It is told so only once.
+/bin/busybox mkdir /host/run/lab/no-module
+/bin/busybox cat > /host/run/lab/modprobe <<'EOF'
+#!/bin/busybox sh
+no=/run/lab/no-module
+case $3 in netdev-*) : > "$no/${3#netdev-}"; exit 1 ;; esac
+[ ! -e "$no/$3" ] || exit 1
+modprobe "$@" || { : > "$no/$3"; exit 1; }
+EOF
+/bin/busybox chmod 755 /host/run/lab/modprobe
+echo /run/lab/modprobe > /host/proc/sys/kernel/modprobe
 /bin/busybox ip link set lo up
 /bin/busybox cat > /host/run/lab/first <<'EOF'
 @PYTHON@ -I -S /run/lab/agent.py agent
@@ -320,4 +337,5 @@ def _qemu(accelerator: str, image: Path, initramfs: Path, line: int, memory_mib:
 def _first_files(image: Path) -> bytes:
     # Not the virtual environment's: it may lie where the VM has a folder of its own, as /tmp is.
     init = _INIT.replace("@PYTHON@", str(Path(sys.executable).resolve()))
-    return qemu.initramfs(image, _MODULES, init, [("agent.py", 0o100644, _AGENT.read_bytes())])
+    agent = ("agent.py", 0o100644, _AGENT.read_bytes())
+    return qemu.initramfs(image, _MODULES, init, [agent, *resident.entries("resident")])
