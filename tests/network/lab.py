@@ -293,8 +293,10 @@ def overlay(members: Sequence[OverlayMember], mtu: int, vni: int = 1, port: int 
             ),
             *(f"route add {block} via {block[0]} dev {name} onlink" for _, block, _ in others),
         )
-        for other, _, hardware in others:
-            node.check("bridge", "fdb", "append", hardware, "dev", name, "dst", other.underlay)
+        entries = (
+            f"fdb append {hardware} dev {name} dst {other.underlay}\n" for other, _, hardware in others
+        )
+        node.check("bridge", "-batch", "-", stdin="".join(entries))
 
 
 def pod(lab: Lab, name: str, on: Node, address: str, gateway: str, mtu: int) -> Node:

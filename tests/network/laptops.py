@@ -390,13 +390,16 @@ def join_overlay(world: World, joining: Sequence[tuple[Node, str]]) -> None:
         )
     for node, _, own, _ in rows:
         others = fresh if node in [each for each, _ in there] else rows
-        for _, at, block, mac in others:
-            if block != own:
-                node.ip(
-                    f"neighbour replace {block[0]} lladdr {mac} dev flannel.1 nud permanent",
-                    f"route replace {block} via {block[0]} dev flannel.1 onlink",
-                )
-                node.check("bridge", "fdb", "replace", mac, "dev", "flannel.1", "dst", at)
+        ways = [(at, block, mac) for _, at, block, mac in others if block != own]
+        node.ip(
+            *(
+                f"neighbour replace {block[0]} lladdr {mac} dev flannel.1 nud permanent"
+                for _, block, mac in ways
+            ),
+            *(f"route replace {block} via {block[0]} dev flannel.1 onlink" for _, block, _ in ways),
+        )
+        entries = (f"fdb replace {mac} dev flannel.1 dst {at}\n" for at, _, mac in ways)
+        node.check("bridge", "-batch", "-", stdin="".join(entries))
 
 
 def _last(pattern: str, text: str) -> str:
