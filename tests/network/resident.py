@@ -21,6 +21,7 @@ cat cp mv rm ln ls mkdir touch chmod chown install stat tail head cut tr wc sort
 mktemp readlink basename dirname cmp grep sed mawk find tar kill pgrep mount umount modprobe sysctl
 ip bridge tc nft ss ping socat tcpdump dnsmasq openvpn iperf3 conntrack
 swanctl charon-systemd vtysh zebra staticd bgpd
+sshd bash sha256sum base64 tee expr
 """
 _PATH = "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/frr"
 _TREES = ("/usr/lib/ipsec", "/etc/strongswan.d", "/etc/iproute2")
