@@ -172,24 +172,15 @@ def lose(project: Project, creations: Sequence[Creation]) -> None:
 
 
 @pytest.mark.parametrize("project", ["local"], indirect=True)
-def test_what_the_readme_plans_is_applied_and_does_not_drift(project: Project, update: bool) -> None:
-    """The spec without an account: as README has it, then an edit that is planned in its site alone, which
-    somebody may do who may only look."""
-    with recording(aws(project), "local", update=update):
-        said = project.invoke("apply", "--yes")
-    assert [line for line in readme_plan() if line not in said.splitlines()] == []
-    assert "Applied to" in said
-    edit(project, "us-east-1: {max: 8}", "us-east-1: {max: 9}")
+def test_what_the_readme_plans(project: Project, update: bool) -> None:
+    """The spec without an account, planned by somebody who may only look."""
     with recording(aws(project), "local-plan", PLAN, update=update):
-        only = ("--only", "us-east-1")
-        planned = project.invoke("plan", "--json", "--detailed-exitcode", *only, code=2)
-        larger(json.loads(planned), "us-east-1", "gpu")
-        assert json.loads(project.invoke("drift", "--json")) == []
-    assert changed_files(project) == ONE_SIZE
+        said = project.invoke("plan").splitlines()
+    assert [line for line in readme_plan() if line not in said] == []
 
 
 def readme_plan() -> list[str]:
-    """The plan of `local` that README shows, without its last line, which asks to apply."""
+    """The plan of `local` that README shows, without its last line, which is for the terminal."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = text.partition("```text\nlocal: ")[2].partition("```")[0]
     lines = f"local: {block}".splitlines()

@@ -27,8 +27,8 @@ class World:
     made: dict[str, str] = field(default_factory=dict)
 
     def one(self, kind: str, ending: str = "") -> Resource:
-        """The resource of a type whose address ends so."""
-        resources = [each for each in self.declared.of(kind) if each.address.endswith(ending)]
+        """The resource of a type whose address ends so; of several, the first."""
+        resources = [each for each in self.declared.of(kind, REGION) if each.address.endswith(ending)]
         assert resources, (kind, ending)
         return resources[0]
 
@@ -167,10 +167,11 @@ def a_route_elsewhere(world: World) -> object:
     )
 
 
-@behind('aws_route.overlay["public 10.4.0.0/14"]', "gone")
+@behind('aws_route.nat["us-west-2b"]', "gone")
 def a_route_less(world: World) -> object:
     return world.client("ec2").delete_route(
-        RouteTableId=world.id("aws_route_table", '.this["public"]'), DestinationCidrBlock="10.4.0.0/14"
+        RouteTableId=world.id("aws_route_table", '.this["private-us-west-2b"]'),
+        DestinationCidrBlock=ANYWHERE,
     )
 
 
@@ -193,7 +194,8 @@ def public_addresses(world: World) -> object:
 @behind("aws_vpn_connection.this", "VPN route 192.0.2.0/24")
 def a_route_over_the_vpn(world: World) -> object:
     return world.client("ec2").create_vpn_connection_route(
-        VpnConnectionId=world.id("aws_vpn_connection"), DestinationCidrBlock="192.0.2.0/24"
+        VpnConnectionId=world.id("aws_vpn_connection", '.this["hall-us-west-2"]'),
+        DestinationCidrBlock="192.0.2.0/24",
     )
 
 

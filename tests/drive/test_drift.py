@@ -1,6 +1,6 @@
 """What a plan's JSON says of changes behind Terraform's back.
 
-``tests/test_behind_terraforms_back.py`` makes such changes, and has real Terraform plan them.
+``tests/test_one_environment.py`` makes such changes, and has real Terraform plan them.
 """
 
 from __future__ import annotations
