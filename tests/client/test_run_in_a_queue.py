@@ -506,7 +506,8 @@ def test_what_may_cost_money_is_not_submitted_where_nobody_can_be_asked(
     careful = person(world, "ada", folder, {**environment}, command, CAUSEWAY_YES="")
     refused = careful("run", "--gpus", "1", "--name", "dear", "--", "python3", "train.py")
     assert (refused.code, "--yes" in refused.err) == (2, True), refused.err
-    assert not any(each["name"].startswith("dear") for each in yaml.safe_load(ada("ps", "--json").out))
+    names = {each.get("name", "") for each in yaml.safe_load(ada("ps", "--json").out)}
+    assert not any(name.startswith("dear") for name in names)
     submitted(careful, "--name", "cheap", "--set", "where.sites=[rack-a]", *_TRAIN)
     ada("stop", "cheap-1")
 
