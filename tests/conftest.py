@@ -57,16 +57,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
             terminalreporter.write_line(f"{count:5}  {reason.removeprefix('Skipped: ')}")
 
 
-# A file's tests run on one worker, one after the other: what they share is set up once. Some files share
-# more and are one group, by the beginnings of their names: a VM with the whole world of a spec in it, one for
-# worlds that are drawn for a file, and a place for laptops, which asks less of a kernel; a real API server; a
-# cluster that takes runs, one with queues.
+# A file's tests run on one worker, one after the other: what they share is set up once. Some files share more
+# and are one group, by the beginnings of their names: a VM with the whole world of a spec in it, and a place
+# for laptops, which asks less of a kernel; a real API server; a cluster that takes runs, one with queues.
 _TOGETHER: Final = {
     "tests/network/test_laptops_": "laptops",
-    "tests/network/test_sites_commands.py": "other worlds",
-    "tests/network/test_sites_variants.py": "other worlds",
-    "tests/network/test_sites_transit.py": "other worlds",
-    "tests/network/test_files_": "other worlds",
     "tests/network/": "lab",
     "tests/client/test_run_in_cluster.py": "runs in a cluster",
     "tests/client/test_packages_in_cluster.py": "runs in a cluster",
