@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from itertools import permutations
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs, to_json
 from infra.model.ipsec import Ipsec
-from infra.model.machines import Disk, Image, Instance, NodeGroup, NodePool
+from infra.model.machines import Image, Instance, NodeGroup, NodePool
 from infra.model.places import Link, Peering, Region
 from infra.model.platform import Bucket, FileSystem, Record
 from infra.model.tracking import ManagedDatabase
@@ -322,7 +324,7 @@ def _image(image: Image, region: Region) -> dict[str, Any]:
 
 
 def _node_pool(pool: NodePool, group: NodeGroup) -> dict[str, Any]:
-    market, reserved, warm = pool.market, group.capacity_reservation, pool.warm_pool
+    """The variable ``pool`` of the module ``node_pool``; fields have the names that they have there."""
     return {
         "name": group.name,
         "image": pool.image,
@@ -331,48 +333,19 @@ def _node_pool(pool: NodePool, group: NodeGroup) -> dict[str, Any]:
         "max": group.max,
         "launch": pool.launch,
         "capacity_rebalance": pool.capacity_rebalance,
-        "instance_types": [{"name": each.name, "weight": each.weight} for each in pool.instance_types],
-        "market": {
-            "kind": market.kind,
-            "on_demand_base": market.on_demand_base,
-            "on_demand_percent": market.on_demand_percent,
-            "strategy": market.strategy,
-            "max_price": market.max_price,
-        },
-        "root_disk": _disk(pool.root_disk),
-        "scratch_disks": [_disk(disk) for disk in pool.scratch_disks],
+        "instance_types": to_builtins(pool.instance_types),
+        "market": to_builtins(pool.market),
+        "root_disk": to_builtins(pool.root_disk),
+        "scratch_disks": to_builtins(pool.scratch_disks),
         "placement_group": pool.placement_group,
         "efa_interfaces": pool.efa_interfaces,
-        "capacity_reservation": {
-            "preference": reserved.preference,
-            "id": reserved.id,
-            "resource_group": reserved.resource_group,
-        }
-        if reserved
-        else None,
-        "warm_pool": {
-            "state": warm.state,
-            "min": warm.min,
-            "max_prepared": warm.max_prepared,
-            "reuse": warm.reuse,
-        }
-        if warm
-        else None,
+        "capacity_reservation": to_builtins(group.capacity_reservation),
+        "warm_pool": to_builtins(pool.warm_pool),
         "max_lifetime_seconds": pool.max_lifetime_seconds,
         "drain_timeout_seconds": pool.drain_timeout_seconds,
         "tags": dict(group.tags),
         "autoscaler_tags": dict(group.autoscaler_tags),
         "user_data": dict(group.user_data),
-    }
-
-
-def _disk(disk: Disk) -> dict[str, Any]:
-    return {
-        "device": disk.device,
-        "size_gib": disk.size_gib,
-        "type": disk.type,
-        "iops": disk.iops,
-        "throughput": disk.throughput,
     }
 
 
@@ -395,7 +368,7 @@ def _instance(instance: Instance) -> dict[str, Any]:
         "subnet": instance.subnet,
         "instance_type": instance.instance_type,
         "image": instance.image,
-        "root_disk": _disk(instance.root_disk),
+        "root_disk": to_builtins(instance.root_disk),
         "tags": dict(instance.tags),
         "user_data": dict(instance.user_data),
     }

@@ -174,25 +174,40 @@ DATABASE: Call = {
 # -- Machines ---------------------------------------------------------------------------------------------
 
 USER_DATA = '#cloud-config\nwrite_files: [{path: /etc/é, content: "$${HOME} %%{if}"}]\n'
-POOL: Call = {
-    "source": "./modules/node_pool",
-    "name": "lab-pool",
-    "subnet_ids": ["subnet-a", "subnet-b"],
-    "security_group_ids": ["sg-node"],
-    "instance_profile": "lab-node",
-    "image_id": "ami-0123456789abcdef0",
-    "instance_types": [{"name": "m6i.large"}],
-    "max": 10,
-    "root_disk": {"device": "/dev/sda1", "size_gib": 60, "type": "gp3", "iops": None, "throughput": None},
-    "user_data": USER_DATA,
-}
+FACTS: Call = {"site": "us-west-2", "motto": "é $${HOME} %%{if}", "labels": {}, "taints": []}
+
+
+def pool(*, kms_key: str | None = None, **fields: Any) -> Call:
+    """A call of the module for node pools."""
+    return {
+        "source": "./modules/node_pool",
+        "subnet_ids": {"a": "subnet-a", "b": "subnet-b", "c": "subnet-c"},
+        "image_ids": {"cpu": "ami-0123456789abcdef0", "gpu": "ami-0123456789abcdef1"},
+        "security_group_ids": ["sg-node"],
+        "instance_profile": "lab-node",
+        "kms_key": kms_key,
+        "pool": {
+            "name": "lab-pool",
+            "image": "cpu",
+            "subnets": ["a", "b"],
+            "instance_types": [{"name": "m6i.large"}],
+            "max": 10,
+            "root_disk": {
+                "device": "/dev/sda1", "size_gib": 60, "type": "gp3", "iops": None, "throughput": None,
+            },
+            "user_data": FACTS,
+        }
+        | fields,
+    }  # fmt: skip
+
+
 _SCRATCH = {"device": "/dev/sdf", "size_gib": 500, "iops": 6000, "throughput": 500}
-POOLS: dict[str, Call] = {
+_POOLS: dict[str, Call] = {
     "plain": {
         "min": 2,
         "scratch_disks": [_SCRATCH],
         "max_lifetime_seconds": 604800,
-        "drain_timeout_seconds": 10,
+        "drain_timeout_seconds": 30,
         "autoscaler_tags": {"k8s.io/cluster-autoscaler/enabled": "true"},
     },
     "several": {
@@ -209,7 +224,7 @@ POOLS: dict[str, Call] = {
             "on_demand_percent": 25,
             "strategy": "capacity-optimized-prioritized",
         },
-        "drain_timeout_seconds": 90000,
+        "drain_timeout_seconds": 7200,
     },
     "spot": {
         "instance_types": [{"name": "p3.2xlarge"}],
@@ -218,7 +233,7 @@ POOLS: dict[str, Call] = {
         "placement_group": "spread",
     },
     "p4d": {
-        "subnet_ids": ["subnet-a"],
+        "subnets": ["a"],
         "instance_types": [{"name": "p4d.24xlarge"}],
         "efa_interfaces": 4,
         "placement_group": "cluster",
@@ -230,7 +245,7 @@ POOLS: dict[str, Call] = {
         "capacity_reservation": {"preference": "open", "id": RESERVATION},
     },
     "block": {
-        "subnet_ids": ["subnet-a"],
+        "subnets": ["a"],
         "instance_types": [{"name": "p5.48xlarge"}],
         "market": {"kind": "capacity-block"},
         "capacity_reservation": {"id": RESERVATION},
@@ -318,7 +333,7 @@ CALLS: dict[str, Call] = {
         "transit_gateway": TRANSIT,
         "transit_peering": TRANSIT_PEERING | {"providers": _BOTH},
         "database": DATABASE,
-        **{name: POOL | {"name": f"lab-{name}"} | pool for name, pool in POOLS.items()},
+        **{name: pool(**{"name": f"lab-{name}"} | fields) for name, fields in _POOLS.items()},
         "control_plane": CONTROL_PLANE,
         "access": ACCESS,
     }.items()
@@ -374,8 +389,6 @@ INVALID: dict[str, Call] = {
 }
 """Calls with a value that no call may have: refused by ``terraform validate``."""
 
-_OLD = {"launch": "configuration"}
-
 UNFIT: dict[str, Call] = {
     name: {"tags": TAGS} | call | changes
     for name, call, changes in (
@@ -385,15 +398,23 @@ UNFIT: dict[str, Call] = {
         ("efs-without-group", STORAGE, {"security_group_ids": []}),
         ("no-public-zone", DNS, {"public": None}),
         ("another-zone", DNS, {"public": ADOPTED | {"zone": "example.net"}, "public_records": {}}),
-        ("too-few", POOL, {"min": 11}),
-        ("cluster-of-zones", POOL, {"placement_group": "cluster"}),
-        ("reserved-spot", POOL, {"capacity_reservation": {"id": RESERVATION}, "market": {"kind": "spot"}}),
-        ("block-without", POOL, {"market": {"kind": "capacity-block"}}),
-        ("warm-spot", POOL, {"warm_pool": {}, "market": {"kind": "spot"}}),
-        ("old-several", POOL, _OLD | {"instance_types": [{"name": "m5.large"}, {"name": "m6i.large"}]}),
-        ("old-mixed", POOL, _OLD | {"market": {"kind": "mixed"}}),
-        ("old-spot", POOL, _OLD | {"market": {"kind": "spot"}}),
-        ("old-efa", POOL, _OLD | {"efa_interfaces": 1}),
+        ("too-few", pool(min=11), {}),
+        ("cluster-of-zones", pool(placement_group="cluster"), {}),
+        (
+            "reserved-spot",
+            pool(capacity_reservation={"id": RESERVATION}, market={"kind": "spot"}),
+            {},
+        ),
+        ("block-without", pool(market={"kind": "capacity-block"}), {}),
+        ("warm-spot", pool(warm_pool={}, market={"kind": "spot"}), {}),
+        (
+            "old-several",
+            pool(launch="configuration", instance_types=[{"name": "m5.large"}, {"name": "m6i.large"}]),
+            {},
+        ),
+        ("old-mixed", pool(launch="configuration", market={"kind": "mixed"}), {}),
+        ("old-spot", pool(launch="configuration", market={"kind": "spot"}), {}),
+        ("old-efa", pool(launch="configuration", efa_interfaces=1), {}),
     )
 }
 """Calls whose values are each good, but not together: refused by the plan."""

@@ -20,7 +20,19 @@ import pytest
 import yaml
 from golden_folders import assert_text
 from permissions.policy import Request, allowing, read
-from templates.module_calls import CALLS, EVERYWHERE, IDENTITY, INSIDE, INVALID, KEY, LONG, TAGS, UNFIT, Call
+from templates.module_calls import (
+    CALLS,
+    EVERYWHERE,
+    FACTS,
+    IDENTITY,
+    INSIDE,
+    INVALID,
+    KEY,
+    LONG,
+    TAGS,
+    UNFIT,
+    Call,
+)
 
 from infra.catalogue import security_groups
 from infra.catalogue.policies import MOST, of_nodes
@@ -288,8 +300,14 @@ def test_metadata_needs_a_token_and_disks_are_encrypted_everywhere(planned: Plan
 
 
 def test_user_data_arrives_as_it_was_written(planned: Planned) -> None:
-    written = CALLS["plain"]["user_data"].replace("$$", "$").replace("%%", "%")
-    assert base64.b64decode(planned.one("plain", "aws_launch_template")["user_data"]).decode() == written
+    """A machine of a pool, which is told facts, and one with a name."""
+    head, _, config = (
+        base64.b64decode(planned.one("plain", "aws_launch_template")["user_data"]).decode().partition("\n")
+    )
+    (file,) = yaml.safe_load(config)["write_files"]
+    facts = {name: value for name, value in FACTS.items() if name != "motto"}
+    assert (head, file["path"]) == ("#cloud-config", "/etc/causeway/node.json")
+    assert json.loads(file["content"]) == facts | {"motto": "é ${HOME} %{if}"}
 
 
 # -- Networks ---------------------------------------------------------------------------------------------

@@ -1,34 +1,46 @@
 locals {
-  tags = merge(var.tags, { Name = var.name })
+  tags     = merge(var.tags, var.pool.tags, { Name = var.pool.name })
+  image_id = var.image_ids[var.pool.image]
 
-  weighted = anytrue([for type in var.instance_types : type.weight != 1])
+  user_data = join("\n", ["#cloud-config", yamlencode({
+    write_files = [{
+      path        = "/etc/causeway/node.json"
+      permissions = "0644"
+      content     = jsonencode(var.pool.user_data)
+    }]
+  })])
+
+  weighted = anytrue([for type in var.pool.instance_types : type.weight != 1])
 
   # A plain launch template does for one type, bought on demand; all else is said by a policy.
-  mixed = var.launch == "template" && (length(var.instance_types) > 1 || local.weighted || contains(["spot", "mixed"], var.market.kind))
+  mixed = var.pool.launch == "template" && (length(var.pool.instance_types) > 1 || local.weighted || contains(["spot", "mixed"], var.pool.market.kind))
 
   on_demand = {
     on-demand      = { base = 0, percent = 100 }
     capacity-block = { base = 0, percent = 100 }
     spot           = { base = 0, percent = 0 }
-    mixed          = { base = var.market.on_demand_base, percent = var.market.on_demand_percent }
-  }[var.market.kind]
+    mixed          = { base = var.pool.market.on_demand_base, percent = var.pool.market.on_demand_percent }
+  }[var.pool.market.kind]
 
   group_tags = merge(
-    { for key, value in var.autoscaler_tags : key => { value = value, propagate = false } },
+    { for key, value in var.pool.autoscaler_tags : key => { value = value, propagate = false } },
     { for key, value in local.tags : key => { value = value, propagate = true } },
   )
 
-  placement_groups = setsubtract([var.placement_group], ["none"])
+  placement_groups = setsubtract([var.pool.placement_group], ["none"])
+
+  # How long a new machine counts as starting: until it has joined the cluster and its load means something.
+  warmup_seconds = 300
 }
 
 resource "aws_placement_group" "this" {
   for_each = local.placement_groups
 
-  name            = "${var.name}-${each.key}"
+  name            = "${var.pool.name}-${each.key}"
   strategy        = each.key
   partition_count = each.key == "partition" ? 7 : null
 
-  tags = merge(var.tags, { Name = "${var.name}-${each.key}" })
+  tags = merge(var.tags, var.pool.tags, { Name = "${var.pool.name}-${each.key}" })
 
   # The group leaves it before it goes. The name carries what forces a new one, so that both can be there. AWS deletes
   # it once its machines are gone.
@@ -38,10 +50,10 @@ resource "aws_placement_group" "this" {
 }
 
 resource "aws_autoscaling_group" "this" {
-  name                = var.name
-  min_size            = var.min
-  max_size            = var.max
-  vpc_zone_identifier = var.subnet_ids
+  name                = var.pool.name
+  min_size            = var.pool.min
+  max_size            = var.pool.max
+  vpc_zone_identifier = [for subnet in var.pool.subnets : var.subnet_ids[subnet]]
   placement_group     = one([for group in aws_placement_group.this : group.name])
 
   # Said, so that one that somebody else attaches is found and taken away.
@@ -69,8 +81,8 @@ resource "aws_autoscaling_group" "this" {
         on_demand_allocation_strategy            = "prioritized"
         on_demand_base_capacity                  = local.on_demand.base
         on_demand_percentage_above_base_capacity = local.on_demand.percent
-        spot_allocation_strategy                 = var.market.strategy
-        spot_max_price                           = var.market.max_price
+        spot_allocation_strategy                 = var.pool.market.strategy
+        spot_max_price                           = var.pool.market.max_price
       }
 
       launch_template {
@@ -80,7 +92,7 @@ resource "aws_autoscaling_group" "this" {
         }
 
         dynamic "override" {
-          for_each = var.instance_types
+          for_each = var.pool.instance_types
           iterator = type
 
           content {
@@ -93,7 +105,7 @@ resource "aws_autoscaling_group" "this" {
   }
 
   # A replacement starts when AWS foresees an interruption, and the node at risk is drained and ended.
-  capacity_rebalance = var.capacity_rebalance
+  capacity_rebalance = var.pool.capacity_rebalance
 
   # A group that is made smaller must not choose which machines end: some of them are at work. The autoscaler ends those
   # that it has drained, by name, which this does not hinder.
@@ -103,9 +115,9 @@ resource "aws_autoscaling_group" "this" {
   suspended_processes = ["AZRebalance"]
 
   health_check_type         = "EC2"
-  health_check_grace_period = var.warmup_seconds
-  default_instance_warmup   = var.warmup_seconds
-  max_instance_lifetime     = var.max_lifetime_seconds
+  health_check_grace_period = local.warmup_seconds
+  default_instance_warmup   = local.warmup_seconds
+  max_instance_lifetime     = var.pool.max_lifetime_seconds
 
   # Capacity may take hours to come, or never; an apply that waits for it would fail with everything in place.
   wait_for_capacity_timeout = "0"
@@ -125,7 +137,7 @@ resource "aws_autoscaling_group" "this" {
   ]
 
   dynamic "warm_pool" {
-    for_each = var.warm_pool[*]
+    for_each = var.pool.warm_pool[*]
     iterator = pool
 
     content {
@@ -159,18 +171,23 @@ resource "aws_autoscaling_group" "this" {
     ignore_changes = [desired_capacity]
 
     precondition {
-      condition     = var.min <= var.max
-      error_message = "The least capacity of ${var.name} (${var.min}) is more than the most (${var.max})."
+      condition     = var.pool.min <= var.pool.max
+      error_message = "The least capacity of ${var.pool.name} (${var.pool.min}) is more than the most (${var.pool.max})."
     }
 
     precondition {
-      condition     = var.placement_group != "cluster" || length(var.subnet_ids) == 1
-      error_message = "A cluster placement group is in one zone: give ${var.name} one subnet."
+      condition     = length(base64encode(local.user_data)) <= 21848
+      error_message = "User data has at most 16384 bytes: that of ${var.pool.name} has more."
     }
 
     precondition {
-      condition     = var.warm_pool == null || var.market.kind == "on-demand"
-      error_message = "A warm pool is bought on demand: ${var.name} is ${var.market.kind}."
+      condition     = var.pool.placement_group != "cluster" || length(var.pool.subnets) == 1
+      error_message = "A cluster placement group is in one zone: give ${var.pool.name} one subnet."
+    }
+
+    precondition {
+      condition     = var.pool.warm_pool == null || var.pool.market.kind == "on-demand"
+      error_message = "A warm pool is bought on demand: ${var.pool.name} is ${var.pool.market.kind}."
     }
   }
 }
@@ -182,6 +199,6 @@ resource "aws_autoscaling_lifecycle_hook" "drain" {
   name                   = "drain"
   autoscaling_group_name = aws_autoscaling_group.this.name
   lifecycle_transition   = "autoscaling:EC2_INSTANCE_TERMINATING"
-  heartbeat_timeout      = min(max(var.drain_timeout_seconds, 30), 7200)
+  heartbeat_timeout      = var.pool.drain_timeout_seconds
   default_result         = "CONTINUE"
 }

@@ -2,7 +2,7 @@
 # They know one instance type, and neither EFA, capacity reservations nor tags.
 
 locals {
-  configurations = var.launch == "configuration" ? toset([var.name]) : toset([])
+  configurations = var.pool.launch == "configuration" ? toset([var.pool.name]) : toset([])
 }
 
 resource "aws_launch_configuration" "this" {
@@ -10,14 +10,14 @@ resource "aws_launch_configuration" "this" {
 
   name_prefix = "${each.key}-"
 
-  image_id                    = var.image_id
-  instance_type               = var.instance_types[0].name
+  image_id                    = local.image_id
+  instance_type               = var.pool.instance_types[0].name
   iam_instance_profile        = var.instance_profile
   security_groups             = var.security_group_ids
   associate_public_ip_address = false
   enable_monitoring           = true
-  spot_price                  = var.market.kind == "spot" ? var.market.max_price : null
-  user_data_base64            = base64encode(var.user_data)
+  spot_price                  = var.pool.market.kind == "spot" ? var.pool.market.max_price : null
+  user_data_base64            = base64encode(local.user_data)
 
   metadata_options {
     http_endpoint               = "enabled"
@@ -26,16 +26,16 @@ resource "aws_launch_configuration" "this" {
   }
 
   root_block_device {
-    volume_type           = var.root_disk.type
-    volume_size           = var.root_disk.size_gib
-    iops                  = var.root_disk.iops
-    throughput            = var.root_disk.throughput
+    volume_type           = var.pool.root_disk.type
+    volume_size           = var.pool.root_disk.size_gib
+    iops                  = var.pool.root_disk.iops
+    throughput            = var.pool.root_disk.throughput
     encrypted             = true
     delete_on_termination = true
   }
 
   dynamic "ebs_block_device" {
-    for_each = var.scratch_disks
+    for_each = var.pool.scratch_disks
     iterator = disk
 
     content {
@@ -53,17 +53,17 @@ resource "aws_launch_configuration" "this" {
     create_before_destroy = true
 
     precondition {
-      condition     = length(var.instance_types) == 1 && alltrue([for type in var.instance_types : type.weight == 1])
+      condition     = length(var.pool.instance_types) == 1 && alltrue([for type in var.pool.instance_types : type.weight == 1])
       error_message = "A launch configuration has one instance type, of weight 1."
     }
 
     precondition {
-      condition     = contains(["on-demand", "spot"], var.market.kind)
+      condition     = contains(["on-demand", "spot"], var.pool.market.kind)
       error_message = "A launch configuration is either on demand or spot."
     }
 
     precondition {
-      condition     = var.market.kind != "spot" || var.market.max_price != null
+      condition     = var.pool.market.kind != "spot" || var.pool.market.max_price != null
       error_message = "Spot machines from a launch configuration need a max_price: it is how AWS knows that they are spot."
     }
 
@@ -73,12 +73,12 @@ resource "aws_launch_configuration" "this" {
     }
 
     precondition {
-      condition     = var.efa_interfaces == 0 && var.capacity_reservation == null
+      condition     = var.pool.efa_interfaces == 0 && var.pool.capacity_reservation == null
       error_message = "EFA and capacity reservations need a launch template."
     }
 
     precondition {
-      condition     = alltrue([for pool in var.warm_pool[*] : pool.state != "Hibernated"])
+      condition     = alltrue([for pool in var.pool.warm_pool[*] : pool.state != "Hibernated"])
       error_message = "Machines that hibernate need a launch template."
     }
   }

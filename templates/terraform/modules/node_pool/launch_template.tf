@@ -1,5 +1,5 @@
 locals {
-  templates = var.launch == "template" ? toset([var.name]) : toset([])
+  templates = var.pool.launch == "template" ? toset([var.pool.name]) : toset([])
 }
 
 resource "aws_launch_template" "this" {
@@ -9,12 +9,12 @@ resource "aws_launch_template" "this" {
   description            = "Nodes of ${each.key}."
   update_default_version = true
 
-  image_id      = var.image_id
-  instance_type = var.instance_types[0].name
-  user_data     = base64encode(var.user_data)
+  image_id      = local.image_id
+  instance_type = var.pool.instance_types[0].name
+  user_data     = base64encode(local.user_data)
 
   # Security groups belong to network interfaces where these are listed.
-  vpc_security_group_ids = var.efa_interfaces == 0 ? var.security_group_ids : null
+  vpc_security_group_ids = var.pool.efa_interfaces == 0 ? var.security_group_ids : null
 
   iam_instance_profile {
     name = var.instance_profile
@@ -31,7 +31,7 @@ resource "aws_launch_template" "this" {
   }
 
   dynamic "block_device_mappings" {
-    for_each = concat([var.root_disk], var.scratch_disks)
+    for_each = concat([var.pool.root_disk], var.pool.scratch_disks)
     iterator = disk
 
     content {
@@ -53,7 +53,7 @@ resource "aws_launch_template" "this" {
   # the fabric alone, or a p5 would take 32 addresses and answer from any of them (EC2 User Guide, "Maximize
   # network bandwidth on Amazon EC2 instances with multiple network cards").
   dynamic "network_interfaces" {
-    for_each = range(var.efa_interfaces)
+    for_each = range(var.pool.efa_interfaces)
     iterator = card
 
     content {
@@ -67,7 +67,7 @@ resource "aws_launch_template" "this" {
 
   # Machines of a Capacity Block are their own kind of purchase, and always name it.
   dynamic "instance_market_options" {
-    for_each = [for kind in [var.market.kind] : kind if kind == "capacity-block"]
+    for_each = [for kind in [var.pool.market.kind] : kind if kind == "capacity-block"]
     iterator = market
 
     content {
@@ -76,7 +76,7 @@ resource "aws_launch_template" "this" {
   }
 
   dynamic "capacity_reservation_specification" {
-    for_each = var.capacity_reservation[*]
+    for_each = var.pool.capacity_reservation[*]
     iterator = reservation
 
     content {
@@ -95,7 +95,7 @@ resource "aws_launch_template" "this" {
   }
 
   dynamic "hibernation_options" {
-    for_each = [for pool in var.warm_pool[*] : pool if pool.state == "Hibernated"]
+    for_each = [for pool in var.pool.warm_pool[*] : pool if pool.state == "Hibernated"]
 
     content {
       configured = true
@@ -119,22 +119,22 @@ resource "aws_launch_template" "this" {
     create_before_destroy = true
 
     precondition {
-      condition     = var.market.kind != "spot" || !local.reservation_targeted
+      condition     = var.pool.market.kind != "spot" || !local.reservation_targeted
       error_message = "Spot machines never run in reserved capacity: ${each.key} names a reservation."
     }
 
     precondition {
-      condition     = var.market.kind != "capacity-block" || local.reservation_targeted
+      condition     = var.pool.market.kind != "capacity-block" || local.reservation_targeted
       error_message = "Machines of a Capacity Block need its id: ${each.key} names no reservation."
     }
 
     precondition {
-      condition     = var.market.kind != "capacity-block" || length(var.instance_types) == 1 && !local.weighted
+      condition     = var.pool.market.kind != "capacity-block" || length(var.pool.instance_types) == 1 && !local.weighted
       error_message = "A Capacity Block is of one instance type, of weight 1: ${each.key}."
     }
   }
 }
 
 locals {
-  reservation_targeted = anytrue([for one in var.capacity_reservation[*] : one.id != null || one.resource_group != null])
+  reservation_targeted = anytrue([for one in var.pool.capacity_reservation[*] : one.id != null || one.resource_group != null])
 }

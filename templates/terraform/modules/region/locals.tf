@@ -48,16 +48,6 @@ locals {
 # -- User data: the facts a machine starts with; what to do with them is in its image ----------------------
 
 locals {
-  pool_user_data = {
-    for name, pool in var.node_pools : name => join("\n", ["#cloud-config", yamlencode({
-      write_files = [{
-        path        = "/etc/causeway/node.json"
-        permissions = "0644"
-        content     = jsonencode(pool.user_data)
-      }]
-    })])
-  }
-
   instance_user_data = {
     for name, instance in local.named_instances : name => join("\n", ["#cloud-config", yamlencode({
       hostname         = instance.hostname

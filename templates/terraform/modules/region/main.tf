@@ -61,29 +61,13 @@ module "node_pool" {
   source   = "../node_pool"
   for_each = var.node_pools
 
-  name                  = each.value.name
-  tags                  = merge(var.tags, each.value.tags)
-  subnet_ids            = [for subnet in each.value.subnets : module.network.routed_subnets[subnet]]
-  security_group_ids    = [module.network.security_groups["node"]]
-  instance_profile      = var.instance_profiles["node"]
-  image_id              = local.image_ids[each.value.image]
-  instance_types        = each.value.instance_types
-  market                = each.value.market
-  launch                = each.value.launch
-  capacity_rebalance    = each.value.capacity_rebalance
-  min                   = each.value.min
-  max                   = each.value.max
-  root_disk             = each.value.root_disk
-  scratch_disks         = each.value.scratch_disks
-  placement_group       = each.value.placement_group
-  efa_interfaces        = each.value.efa_interfaces
-  capacity_reservation  = each.value.capacity_reservation
-  warm_pool             = each.value.warm_pool
-  max_lifetime_seconds  = each.value.max_lifetime_seconds
-  drain_timeout_seconds = each.value.drain_timeout_seconds
-  autoscaler_tags       = each.value.autoscaler_tags
-  user_data             = local.pool_user_data[each.key]
-  kms_key               = var.kms_key
+  pool               = each.value
+  tags               = var.tags
+  subnet_ids         = module.network.routed_subnets
+  image_ids          = local.image_ids
+  security_group_ids = [module.network.security_groups["node"]]
+  instance_profile   = var.instance_profiles["node"]
+  kms_key            = var.kms_key
 
   # A machine whose disks it can't encrypt ends at once.
   depends_on = [aws_kms_grant.auto_scaling]

@@ -118,71 +118,11 @@ variable "roles" {
   type        = map(string)
 }
 
+# Passed on as they are: typed by the module node_pool's variable pool.
 variable "node_pools" {
-  description = "Node pools by name, one Auto Scaling group each. user_data are plain facts for the node, never a secret."
-  type = map(object({
-    name    = string
-    image   = string
-    subnets = list(string)
-    min     = number
-    max     = number
-    launch  = string
-
-    capacity_rebalance = bool
-    instance_types = list(object({
-      name   = string
-      weight = number
-    }))
-    market = object({
-      kind              = string
-      on_demand_base    = number
-      on_demand_percent = number
-      strategy          = string
-      max_price         = optional(string)
-    })
-    root_disk = object({
-      device     = string
-      size_gib   = number
-      type       = string
-      iops       = optional(number)
-      throughput = optional(number)
-    })
-    scratch_disks = list(object({
-      device     = string
-      size_gib   = number
-      type       = string
-      iops       = optional(number)
-      throughput = optional(number)
-    }))
-    placement_group = string
-    efa_interfaces  = number
-    capacity_reservation = optional(object({
-      preference     = string
-      id             = optional(string)
-      resource_group = optional(string)
-    }))
-    warm_pool = optional(object({
-      state        = string
-      min          = number
-      max_prepared = optional(number)
-      reuse        = bool
-    }))
-    max_lifetime_seconds  = optional(number)
-    drain_timeout_seconds = number
-    tags                  = map(string)
-    autoscaler_tags       = map(string)
-    user_data = object({
-      cluster     = string
-      environment = string
-      domain      = string
-      site        = string
-      role        = string
-      pool        = string
-      labels      = map(string)
-      taints      = list(string)
-    })
-  }))
-  default = {}
+  description = "Node pools by name, one Auto Scaling group each."
+  type        = any
+  default     = {}
 }
 
 variable "control_plane" {
