@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from golden_clusters import golden
@@ -40,3 +41,14 @@ def test_without_masters_no_name_is_given_to_them() -> None:
 
 def test_two_renders_are_one() -> None:
     assert render(golden.__wrapped__("research")) == render(golden("research"))
+
+
+def test_a_module_names_each_field_of_a_pool_that_it_is_given() -> None:
+    """Terraform drops those that an object type does not name, without a word."""
+    given = render_terraform(golden("minimal"))
+    files = {str(path): text for path, text in given.items()}
+    _, _, text = files["modules/node_pool/variables.tf"].partition('variable "pool" {')
+    named = re.findall(r"^    (\w+) += ", text.partition("\n  })\n")[0], re.MULTILINE)
+    (region, *_) = json.loads(files["terraform.tfvars.json"])["regions"].values()
+    (pool, *_) = region["node_pools"].values()
+    assert sorted(pool) == sorted(named)
