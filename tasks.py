@@ -5,8 +5,8 @@ from __future__ import annotations
 from invoke.context import Context
 from invoke.tasks import task
 
+from infra.commands.declaring import reported
 from infra.tasks import namespace as namespace
-from infra.tasks import reported
 
 
 @task

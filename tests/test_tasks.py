@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shutil
@@ -208,6 +209,20 @@ def test_every_task_has_an_example() -> None:
     for name in tasks.namespace.task_names:
         doc = tasks.namespace[name].__doc__ or ""
         assert f"Example: invoke {short.get(name, name)}" in doc, name
+
+
+def test_each_task_has_the_options_of_the_function_that_does_its_work() -> None:
+    """With a cluster to work on, where it may be asked for one; the function's defaults are never used."""
+    import tasks as _  # noqa: F401
+    from infra.commands import declaring
+
+    assert len(declaring.declared) > 50
+    for name, (target, parameters) in declaring.declared.items():
+        own = dict(inspect.signature(declaring.find(target)).parameters)
+        if "env" in parameters:
+            subject = next(iter(own))
+            assert own.pop(subject).annotation in ("Environment", "Project"), name
+        assert {*parameters.values()} - {"env", "rehearse"} == {*own}, name
 
 
 def test_options_that_may_be_repeated_are_lists() -> None:

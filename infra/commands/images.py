@@ -211,6 +211,11 @@ def _replace(environment: Environment, text: str) -> None:
 # -- What there is ----------------------------------------------------------------------------------------
 
 
+def images(project: Project, *, containers: bool, sizes: bool, json: bool) -> int:
+    """The cluster's machine images, or the container images that it pulls."""
+    return pulled(project, sizes=sizes, json=json) if containers or sizes else listing(project, json=json)
+
+
 def listing(project: Project, *, json: bool) -> int:
     """Each image in each region; 1 when one is gone or not baked."""
 
@@ -292,21 +297,21 @@ def _advise(rows: Sequence[Row], environment: Environment) -> None:
 # -- Container images -------------------------------------------------------------------------------------
 
 
-def containers(project: Project, *, sizes: bool, json: bool) -> int:
+def pulled(project: Project, *, sizes: bool, json: bool) -> int:
     """Each container image that the cluster's nodes pull; 1 when the list is not complete.
 
     ``sizes``: ask the registries for digests and sizes.
     """
     from infra.catalogue.releases import DEBIAN
     from infra.drive import registries
-    from infra.render.kubernetes.containers import pulled
+    from infra.render.kubernetes import containers
 
     cluster = project.cluster
     if cluster.control_plane is None:
         raise UsageError(
             f"{project.environment.spec_file} has no control plane: it has no AWS site for masters"
         )
-    found = pulled(cluster, project.outputs)
+    found = containers.pulled(cluster, project.outputs)
     problems = list(found.unknown)
     rows: list[dict[str, Any]] = [
         {
@@ -443,7 +448,7 @@ def roll(
     min_healthy: int,
     max_healthy: int,
     protected: str,
-    checkpoints: Sequence[int],
+    checkpoints: Sequence[str],
     cancel: bool,
     wait: bool,
     json: bool,
@@ -458,8 +463,9 @@ def roll(
     groups = _groups(cluster, pool_name, sites)
     if protected not in get_args(rolling.Protected):
         raise UsageError(f"--protected is one of {', '.join(get_args(rolling.Protected))}")
+    percentages = tuple(int(each) if each.isdecimal() else 0 for each in checkpoints)
     preferences = rolling.Preferences(
-        min_healthy, max_healthy, cast("rolling.Protected", protected), tuple(checkpoints)
+        min_healthy, max_healthy, cast("rolling.Protected", protected), percentages
     )
     job, aws = _job(project)
     if cancel:

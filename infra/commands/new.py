@@ -15,21 +15,22 @@ _BROUGHT: Final = ("docs/ci", "docs/iam", "docs/iam.md")
 """Files that belong to Causeway's version, and are written again."""
 
 
-def new(folder: Path, name: str = "") -> int:
-    """Write what is missing in ``folder``, and what belongs to this version. Files of the lab's own stay.
+def new(folder: str, name: str) -> int:
+    """Write what is missing in a folder, and what belongs to this version. Files of the lab's own stay.
 
     ``name``: of the lab and its environment; the folder's by default.
     """
     from infra.commands.reference import update
     from infra.commands.terminal import say
 
-    name = name or _present(folder) or folder.resolve().name
-    if folder.exists() and not folder.is_dir():
+    root = Path(folder)
+    name = name or _present(root) or root.resolve().name
+    if root.exists() and not root.is_dir():
         raise UsageError(f"{folder} is not a folder")
-    own = {path: text for path, text in _own(name).items() if not (folder / path).exists()}
+    own = {path: text for path, text in _own(name).items() if not (root / path).exists()}
     if f"environments/{name}.yaml" in own:
         _require_name(name)
-    wrote = [path for path, text in {**own, **_brought()}.items() if update(folder / path, text)]
+    wrote = [path for path, text in {**own, **_brought()}.items() if update(root / path, text)]
     for path in sorted(wrote):
         say(f"wrote {path}")
     if own:

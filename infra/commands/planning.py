@@ -66,8 +66,9 @@ def plan(
     named: Iterable[str],
     out: str,
     json: bool,
+    detailed_exitcode: bool = False,
 ) -> int:
-    """Plan and show what would happen; 2 when it would change anything."""
+    """Plan and show what would happen; with ``detailed_exitcode`` 2 when it would change anything."""
     from infra.drive import lifecycle, summary
     from infra.drive.plan import NOTHING
 
@@ -85,7 +86,7 @@ def plan(
     _show(job, project, planned, named, json=json, notes=pki_store.notes(project, {**os.environ, **job.env}))
     if planned.saved.has_changes and not json:
         note(f"Saved. `{lifecycle.apply_command(job, planned.saved)}` does exactly this.")
-    return planned.exit_code
+    return planned.exit_code if detailed_exitcode else 0
 
 
 def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int:

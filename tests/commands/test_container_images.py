@@ -26,7 +26,7 @@ def minimal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def test_a_table_for_people(minimal: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    assert images.containers(minimal, sizes=False, json=False) == 0
+    assert images.pulled(minimal, sizes=False, json=False) == 0
     said = capsys.readouterr()
     lines = [line.split() for line in said.out.splitlines()]
     assert lines[0] == ["image", "used", "by", "digest", "size"]
@@ -36,7 +36,7 @@ def test_a_table_for_people(minimal: Project, capsys: pytest.CaptureFixture[str]
 
 
 def test_rows_for_programs(minimal: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    assert images.containers(minimal, sizes=False, json=True) == 0
+    assert images.pulled(minimal, sizes=False, json=True) == 0
     rows = {row["image"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows[TRAEFIK] == {
         "image": TRAEFIK,
@@ -62,7 +62,7 @@ def test_what_a_registry_does_not_say_is_the_exit_code(
         return [answers.get(each.name, known) for each in found]
 
     monkeypatch.setattr(registries, "ask_all", ask_all)
-    assert images.containers(minimal, sizes=True, json=False) == 1
+    assert images.pulled(minimal, sizes=True, json=False) == 1
     said = capsys.readouterr()
     lines = [line.split() for line in said.out.splitlines()]
     assert [TRAEFIK, "ingress", "-", "-"] in lines
@@ -72,7 +72,7 @@ def test_what_a_registry_does_not_say_is_the_exit_code(
     assert "429" in said.err
     assert asked == [{"amd64"}]
     answers.clear()
-    assert images.containers(minimal, sizes=True, json=True) == 0
+    assert images.pulled(minimal, sizes=True, json=True) == 0
     assert {(row["digest"], row["size"]) for row in json.loads(capsys.readouterr().out)} == {
         (known.digest, known.size)
     }

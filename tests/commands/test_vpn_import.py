@@ -63,7 +63,7 @@ def test_a_certificate_for_both_server_and_client_is_listed_and_revoked(
 
     assert "revoked" in states()["grace"]
     assert states()["grace"].startswith("valid")
-    assert people.revoke(lab, "grace", device=None, reason="unspecified", push=False, json=True) == 0
+    assert people.revoke(lab, "grace", device="", reason="unspecified", push=False, json=True) == 0
     assert states()["grace"].startswith("revoked")
 
 

@@ -146,7 +146,7 @@ def test_a_server_that_is_not_reached_is_told_and_fails(
     monkeypatch.setenv("CAUSEWAY_SSH_CONFIG", str(Path("nowhere").absolute()))
     profile(lab(), "ada")
     capsys.readouterr()
-    assert people.revoke(lab(), "ada", device=None, reason="unspecified", push=True, json=True) == 1
+    assert people.revoke(lab(), "ada", device="", reason="unspecified", push=True, json=True) == 1
     outcome = json.loads(capsys.readouterr().out)
     assert set(outcome["failed"]) == {"us-west-2", "rack"}
     # Again, without servers: there is no certificate left to revoke.

@@ -79,7 +79,7 @@ def profile(project: Project, user: str, device: str = "", **more: str) -> None:
     assert people.profile(project, user, device=device, json=False, **arguments) == 0
 
 
-def revoke(project: Project, user: str, device: str | None = None, reason: str = "unspecified") -> None:
+def revoke(project: Project, user: str, device: str = "", reason: str = "unspecified") -> None:
     """Without a word to the servers."""
     assert people.revoke(project, user, device=device, reason=reason, push=False, json=True) == 0
 

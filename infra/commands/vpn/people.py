@@ -62,6 +62,30 @@ def profile(
     return 0
 
 
+def profile_of_any_kind(
+    project: Project,
+    user: str,
+    *,
+    device: str,
+    csr: str,
+    home: str,
+    out: str,
+    kind: str,
+    server: str,
+    public_key: str,
+    qr: bool,
+    push: bool,
+    json: bool,
+) -> int:
+    """Write one user's profile for OpenVPN or WireGuard, whichever is asked for."""
+    if devices.meant(project, kind, server, public_key, qr=qr, csr=csr) == "openvpn":
+        return profile(project, user, device=device, csr=csr, home=home, out=out, json=json)
+    return devices.profile(
+        project, user, device=device, home=home, site=server, public_key=public_key, qr=qr, out=out,
+        push=push, json=json,
+    )  # fmt: skip
+
+
 def profiles(project: Project, *, everybody: bool, json: bool) -> int:
     """Write OpenVPN's profiles: of users who have no certificate yet, or everybody's with all devices."""
     if not project.cluster.access.vpn.openvpn:
@@ -118,31 +142,35 @@ def listing(project: Project, *, json: bool) -> int:
     return 0
 
 
-def revoke(project: Project, user: str, *, device: str | None, reason: str, push: bool, json: bool) -> int:
-    """Take a user's certificates and devices back, everywhere; 1 when a server was not reached."""
+def revoke(project: Project, user: str, *, device: str, reason: str, push: bool, json: bool) -> int:
+    """Take a user's certificates and devices back, everywhere; 1 when a server was not reached.
+
+    ``device``: only this one's, ``first`` for the user's first; empty for all.
+    """
+    only = None if not device else "" if device == "first" else device
     kept = pki_store.store(project)
     pki, clients = _clients(project, kept)
     register = devices.register(kept)
     entered = register.devices()
-    certificates = [each for each in clients if each.user == user and device in {None, each.device}]
-    having = [each for each in entered if each.user == user and device in {None, each.name}]
-    in_cluster = device is None and cluster_rights.known(project, kept, user)
+    certificates = [each for each in clients if each.user == user and only in {None, each.device}]
+    having = [each for each in entered if each.user == user and only in {None, each.name}]
+    in_cluster = only is None and cluster_rights.known(project, kept, user)
     if not (certificates or having or in_cluster):
         known = {each.user for each in clients} | {each.user for each in entered}
         hint = meant("" if user in known else nearest(user, sorted(known))) or "see: invoke vpn.list"
-        name = f"{user}@{device}" if device else user
+        name = f"{user}@{only}" if only else user
         either = " or a WireGuard device" if project.cluster.access.vpn.wireguard else ""
         raise UsageError(f"{name} never had a certificate{either}; {hint}")
     secret = os.environ.get(pki_store.PASSPHRASE, "")
-    taken = pki.revoke(user, device, reason=reason, passphrase=secret) if certificates else ()
-    lost = register.revoke(user, device) if having else ()
+    taken = pki.revoke(user, only, reason=reason, passphrase=secret) if certificates else ()
+    lost = register.revoke(user, only) if having else ()
     gateway_files.prepare(project, kept)
     # Also whose certificates were revoked before: an earlier run may not have reached every server.
     cut = sorted({each.name for each in certificates})
     told = _cut(project, kept, cut) if push and (cut or having) else {}
     failed = {place.site: each.error for place, each in told.items() if each.error}
     # A device has no credentials of its own in the cluster.
-    cluster = cluster_rights.revoked(project, kept, user, push=push) if device is None else {}
+    cluster = cluster_rights.revoked(project, kept, user, push=push) if only is None else {}
     if cluster and cluster["error"]:
         failed["kubernetes"] = cluster["error"]
     if json:

@@ -1,0 +1,132 @@
+"""Tasks of the command line, each declared once: a signature whose options say what they are.
+
+A function of ``infra.commands`` does the work. Its module is imported when the task runs: ``invoke --list``
+and completion in shells have to answer at once.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from importlib import import_module
+from typing import Annotated, Any, Final, TypeAlias, get_origin
+
+from invoke.collection import Collection
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import Task
+
+Several: TypeAlias = tuple[str, ...]
+"""An option that may be given several times."""
+Env: TypeAlias = Annotated[
+    str, "the environment, a file in environments/ (default: INFRA_ENV, else local, else the only one)"
+]
+Json: TypeAlias = Annotated[bool, "print the result as JSON"]
+Rehearse: TypeAlias = Annotated[bool, "against the embedded AWS on this machine, whatever the spec says"]
+
+namespace: Final = Collection()
+"""All tasks, by the names that are typed."""
+
+declared: Final[dict[str, tuple[str, Mapping[str, str]]]] = {}
+"""Task → the function that does its work, and that one's parameters by the options."""
+
+Declared: TypeAlias = Callable[..., None]
+
+
+def reported(body: Callable[..., int]) -> Callable[..., None]:
+    """A task whose errors are told in words, and whose result is its exit code."""
+
+    @wraps(body)
+    def run(*args: Any, **options: Any) -> None:
+        from infra.commands.terminal import reported_errors
+
+        with reported_errors():
+            if code := body(*args, **options):
+                raise Exit(code=code)
+
+    return run
+
+
+def command(
+    name: str,
+    target: str,
+    *,
+    default: bool = False,
+    parameters: Mapping[str, str] | None = None,
+) -> Callable[[Declared], Declared]:
+    """Declare a task: the options and help of a function that has no body, the work of another.
+
+    ``name`` is what is typed: ``vpn.push``; a ``default`` task also stands for its collection. ``target`` is
+    module and function in ``infra.commands``: ``vpn.gateway_files:push``. It takes an ``Environment`` or a
+    ``Project`` first, where there is an option ``env``; then each option by its name, or by the name that
+    ``parameters`` has for it.
+    """
+
+    def declare(signature: Declared) -> Declared:
+        options = inspect.signature(signature, eval_str=True).parameters.values()
+        several = [each.name for each in options if _type(each) == Several]
+        renamed = {each.name: (parameters or {}).get(each.name, each.name) for each in options}
+
+        @reported
+        def run(_: Context, /, **given: Any) -> int:
+            function = find(target)
+            values = {
+                renamed[option]: tuple(value) if option in several else value
+                for option, value in given.items()
+            }
+            code: int = function(*_subject(function, values), **values)
+            return code
+
+        run.__doc__ = signature.__doc__
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+                *(each.replace(default=None) if each.name in several else each for each in options),
+            ]
+        )
+        declared[name] = (target, renamed)
+        *parents, own = name.split(".")
+        collection = namespace
+        for parent in parents:
+            if parent not in collection.collections:
+                collection.add_collection(Collection(parent))
+            collection = collection.collections[parent]
+        task: Task[Any] = Task(
+            run,
+            name=own,
+            iterable=several,
+            default=default,
+            help={each.name: _help(each) for each in options},
+        )
+        collection.add_task(task)
+        return signature
+
+    return declare
+
+
+def find(target: str) -> Callable[..., int]:
+    """The function of ``infra.commands`` that does a task's work."""
+    module, _, name = target.partition(":")
+    function: Callable[..., int] = getattr(import_module(f"infra.commands.{module}"), name)
+    return function
+
+
+def _help(option: inspect.Parameter) -> str:
+    text: str = option.annotation.__metadata__[0]
+    return f"{text}; may be given several times" if _type(option) == Several else text
+
+
+def _type(option: inspect.Parameter) -> object:
+    assert get_origin(option.annotation) is Annotated, f"{option.name} does not say what it is"
+    return option.annotation.__origin__
+
+
+def _subject(function: Callable[..., int], values: dict[str, Any]) -> tuple[object, ...]:
+    """What a function works on: the environment that was asked for, loaded where it wants a ``Project``."""
+    if "env" not in values:
+        return ()
+    from infra.commands.environment import find as find_environment
+    from infra.commands.environment import load_project
+
+    environment = find_environment(values.pop("env"), rehearsed=values.pop("rehearse", False))
+    wanted = next(iter(inspect.signature(function).parameters.values())).annotation
+    return (environment if wanted == "Environment" else load_project(environment, changeable=True),)
