@@ -1,9 +1,8 @@
 """The cluster's authorities, and short-lived certificates of people and programs. No store and no clock in
 here.
 
-Names are kubeadm's (Kubernetes, "PKI certificates and requirements"). Authorities have P-256 keys, which
-every part of Kubernetes reads. The key that signs service accounts' tokens is RSA: RS256 is the one
-algorithm that every reader of such tokens knows.
+Names are kubeadm's (Kubernetes, "PKI certificates and requirements"). The key that signs service accounts'
+tokens is RSA: RS256 is the one algorithm that every reader of such tokens knows.
 """
 
 from __future__ import annotations
@@ -18,14 +17,11 @@ from typing import Final, cast
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from infra.drive.key_usage import key_usage
+from infra.drive import x509_builder
+from infra.drive.x509_builder import Kind
 
 AUTHORITY_DAYS: Final = 3652
-
-BACKDATE: Final = timedelta(minutes=5)
-"""Clocks of laptops and masters differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,57 +52,43 @@ def split(text: str) -> Pair:
 
 def authority(name: str, now: datetime) -> Pair:
     """A self-signed authority for ten years."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATE)
-        .not_valid_after(now + timedelta(days=AUTHORITY_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(key_usage(authority=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return Pair(_pem(certificate), _key_pem(key))
+    key = x509_builder.new_key()
+    made = x509_builder.root(key, name, now, AUTHORITY_DAYS, path=None, signs=True)
+    return Pair(x509_builder.pem(made), x509_builder.key_pem(key))
 
 
 def client(issuer: Pair, name: str, organisations: Iterable[str], now: datetime, life: timedelta) -> Pair:
     """A certificate by which somebody comes to the API: user ``name`` in groups ``organisations``. It ends
     with its issuer at the latest (Kubernetes, "Authenticating", X509 client certificates)."""
-    signer, parent = _signer(issuer)
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _subject(name, organisations)
-    certificate = _leaf(key.public_key(), subject, parent, now, life, ExtendedKeyUsageOID.CLIENT_AUTH)
-    return Pair(_pem(certificate.sign(signer, hashes.SHA256())), _key_pem(key))
-
-
-def request(name: str, organisations: Iterable[str]) -> tuple[str, str]:
-    """A request (PKCS #10) for a certificate of user ``name`` in groups ``organisations``, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    made = x509.CertificateSigningRequestBuilder().subject_name(_subject(name, organisations))
-    signed = made.sign(key, hashes.SHA256())
-    return signed.public_bytes(serialization.Encoding.PEM).decode(), _key_pem(key)
+    return _issued(issuer, "client", x509_builder.subject_of(name, organisations), (), now, life)
 
 
 def server(issuer: Pair, name: str, names: Iterable[str], now: datetime, life: timedelta) -> Pair:
     """A server's certificate for DNS names."""
-    signer, parent = _signer(issuer)
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    builder = _leaf(key.public_key(), subject, parent, now, life, ExtendedKeyUsageOID.SERVER_AUTH)
-    builder = builder.add_extension(
-        x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), critical=False
-    )
-    return Pair(_pem(builder.sign(signer, hashes.SHA256())), _key_pem(key))
+    return _issued(issuer, "server", x509_builder.subject_of(name), names, now, life)
+
+
+def _issued(
+    issuer: Pair, kind: Kind, subject: x509.Name, names: Iterable[str], now: datetime, life: timedelta
+) -> Pair:
+    parent = x509.load_pem_x509_certificate(issuer.certificate.encode())
+    signer = x509_builder.signer(serialization.load_pem_private_key(issuer.key.encode(), None))
+    key = x509_builder.new_key()
+    made = x509_builder.end_entity(key.public_key(), kind, subject, names, parent, signer, now, life)
+    return Pair(x509_builder.pem(made), x509_builder.key_pem(key))
+
+
+def request(name: str, organisations: Iterable[str]) -> tuple[str, str]:
+    """A request (PKCS #10) for a certificate of user ``name`` in groups ``organisations``, and its key."""
+    key = x509_builder.new_key()
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509_builder.subject_of(name, organisations))
+    signed = made.sign(key, hashes.SHA256())
+    return signed.public_bytes(serialization.Encoding.PEM).decode(), x509_builder.key_pem(key)
 
 
 def account_key() -> str:
     """The key of service accounts' tokens, PEM."""
-    return _key_pem(rsa.generate_private_key(public_exponent=65537, key_size=2048))
+    return x509_builder.key_pem(rsa.generate_private_key(public_exponent=65537, key_size=2048))
 
 
 def public_of(key: str) -> str:
@@ -132,56 +114,6 @@ def pin(certificate: str) -> str:
     ``--discovery-token-ca-cert-hash``)."""
     loaded = x509.load_pem_x509_certificate(certificate.encode())
     return f"sha256:{hashlib.sha256(_spki(loaded.public_key())).hexdigest()}"
-
-
-def _subject(name: str, organisations: Iterable[str]) -> x509.Name:
-    return x509.Name(
-        [
-            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organisations),
-            x509.NameAttribute(NameOID.COMMON_NAME, name),
-        ]
-    )
-
-
-def _leaf(
-    key: ec.EllipticCurvePublicKey,
-    subject: x509.Name,
-    parent: x509.Certificate,
-    now: datetime,
-    life: timedelta,
-    purpose: x509.ObjectIdentifier,
-) -> x509.CertificateBuilder:
-    known = parent.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(parent.subject)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATE)
-        .not_valid_after(min(now + life, parent.not_valid_after_utc))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(key_usage(), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known), critical=False)
-    )
-
-
-def _signer(issuer: Pair) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = serialization.load_pem_private_key(issuer.key.encode(), None)
-    return cast("ec.EllipticCurvePrivateKey", key), x509.load_pem_x509_certificate(
-        issuer.certificate.encode()
-    )
-
-
-def _pem(certificate: x509.Certificate) -> str:
-    return certificate.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> str:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
 
 
 def _spki(key: object) -> bytes:

@@ -10,12 +10,13 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-from infra.drive.pki import chunks, encryption, records, tls_crypt, x509_builder
+from infra.drive import x509_builder
+from infra.drive.pki import chunks, encryption, records, tls_crypt
 from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Intermediate, Root
 from infra.drive.pki.register import Archive
-from infra.drive.pki.x509_builder import Entry, Signer
 from infra.drive.secrets.store import LARGEST, Store
+from infra.drive.x509_builder import Entry, Signer
 
 ROOT_DAYS: Final = 3652
 INTERMEDIATE_DAYS: Final = 1096

@@ -17,9 +17,9 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from infra.drive.pki import x509_builder
+from infra.drive import x509_builder
 from infra.drive.pki.problems import PkiError
-from infra.drive.pki.x509_builder import Entry, Signer
+from infra.drive.x509_builder import Entry, Signer
 
 _LISTS: Final = ("crl.pem", "crls/crl.pem")
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from infra.drive.pki import records, x509_builder
+from infra.drive import x509_builder
+from infra.drive.pki import records
 from infra.drive.pki.issuing import CLIENT_DAYS, SOON
 from infra.drive.pki.records import Certificate
 from infra.drive.pki.register import Register

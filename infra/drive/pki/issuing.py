@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from infra.drive.pki import records, tls_crypt, x509_builder
+from infra.drive import x509_builder
+from infra.drive.pki import records, tls_crypt
 from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Certificate, Intermediate
 from infra.drive.pki.register import Register
-from infra.drive.pki.x509_builder import PublicKey
+from infra.drive.x509_builder import PublicKey
 
 CLIENT_DAYS: Final = 365
 SERVER_DAYS: Final = 397
@@ -57,8 +58,9 @@ def issue_client(
     own = x509_builder.new_key() if public is None else None
     key = own.public_key() if own else public
     assert key is not None
+    subject, life = x509_builder.subject_of(common), timedelta(days=days)
     certificate = x509_builder.end_entity(
-        key, "client", common, (), issuing.certificate, records.signing_key(issuing.key), now, days
+        key, "client", subject, (), issuing.certificate, records.signing_key(issuing.key), now, life
     )
     mark = f"{common} {records.digits(certificate.serial_number)}"
     text = records.certificate_text(
@@ -89,12 +91,12 @@ def issue_server(
     certificate = x509_builder.end_entity(
         key.public_key(),
         "server",
-        common,
+        x509_builder.subject_of(common),
         names,
         issuing.certificate,
         records.signing_key(issuing.key),
         now,
-        days,
+        timedelta(days=days),
     )
     text = records.certificate_text(
         certificate, site=site, issued=now, replaces=replaces, key=x509_builder.key_pem(key)

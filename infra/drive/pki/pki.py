@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from infra.drive import x509_builder
 from infra.drive.pki import (
     authority,
     backup,
@@ -17,7 +18,6 @@ from infra.drive.pki import (
     naming,
     records,
     requests,
-    x509_builder,
 )
 from infra.drive.pki.expiry import Due
 from infra.drive.pki.issuing import CLIENT_DAYS, SERVER_DAYS
@@ -25,8 +25,8 @@ from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Certificate, Revocation, Root
 from infra.drive.pki.register import Archive, Register, check_clock
 from infra.drive.pki.revocation import intermediate_crl
-from infra.drive.pki.x509_builder import Entry
 from infra.drive.secrets.store import Store
+from infra.drive.x509_builder import Entry
 
 
 class Pki:
@@ -57,7 +57,9 @@ class Pki:
         encryption.check_passphrase(passphrase)
         now = self._now()
         key = x509_builder.root_key()
-        certificate = x509_builder.root(key, naming.fitting(f"{name} VPN root"), now, authority.ROOT_DAYS)
+        certificate = x509_builder.root(
+            key, naming.fitting(f"{name} VPN root"), now, authority.ROOT_DAYS, path=1
+        )
         root = authority.new_root(certificate, key, passphrase, now)
         crl_name, crl = authority.new_root_crl(root, key, (), 1, now)
         authority.commit(self._store, root, {**authority.new_intermediate(root, key, now), crl_name: crl})

@@ -29,9 +29,10 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
-from infra.drive.pki import tls_crypt, x509_builder
-from infra.drive.pki.x509_builder import Entry, Kind, PublicKey, Signer
+from infra.drive import x509_builder
+from infra.drive.pki import tls_crypt
 from infra.drive.secrets.names import PKI_ROOT
+from infra.drive.x509_builder import Entry, Kind, PublicKey, Signer
 
 ROOT: Final = PKI_ROOT
 _VERSION: Final = 1

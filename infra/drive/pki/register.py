@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from cryptography import x509
 
-from infra.drive.pki import chunks, records, x509_builder
+from infra.drive import x509_builder
+from infra.drive.pki import chunks, records
 from infra.drive.pki.problems import PkiError
 from infra.drive.pki.records import Certificate, DamagedError, Intermediate, Revocation, Root
 from infra.drive.secrets.store import Store

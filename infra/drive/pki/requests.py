@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from infra.drive.pki.problems import PkiError
-from infra.drive.pki.x509_builder import PublicKey
+from infra.drive.x509_builder import PublicKey
 
 _CURVES: Final = ("secp256r1", "secp384r1")
 _RSA_BITS: Final = range(2048, 8193)

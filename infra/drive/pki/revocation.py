@@ -16,7 +16,8 @@ from typing import Final
 
 from cryptography import x509
 
-from infra.drive.pki import records, x509_builder
+from infra.drive import x509_builder
+from infra.drive.pki import records
 from infra.drive.pki.records import Intermediate
 from infra.drive.pki.register import Register
 

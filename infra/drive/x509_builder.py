@@ -1,9 +1,10 @@
-"""Making of certificates and revocation lists: RFC 5280 as OpenVPN needs it. No store and no clock in here.
+"""Making of certificates and revocation lists: RFC 5280 as OpenVPN and Kubernetes need it. No store and no
+clock in here.
 
-The root, which lives for ten years, has a P-384 key, all others have P-256: every OpenVPN client knows both,
-be it on OpenSSL or Mbed TLS, which knows no Ed25519.
+The VPN's root, which lives for ten years, has a P-384 key, all others have P-256: every OpenVPN client knows
+both, be it on OpenSSL or Mbed TLS, which knows no Ed25519, and so does every part of Kubernetes.
 
-There are no name constraints. This root is trusted by OpenVPN alone, for this VPN alone; servers may have
+The VPN's have no name constraints. The root is trusted by OpenVPN alone, for this VPN alone; servers may have
 public names outside the cluster's domain, and OpenSSL measures the common name of a certificate without a
 subjectAltName as if it were a DNS name, which would refuse ``ada``.
 """
@@ -21,8 +22,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from infra.drive.key_usage import key_usage
-
 Kind: TypeAlias = Literal["client", "server"]
 
 Signer: TypeAlias = (
@@ -34,7 +33,7 @@ PublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 """A key of a server or a laptop. Those that we make are ECDSA."""
 
 BACKDATE: Final = timedelta(minutes=5)
-"""Clocks of laptops and servers differ."""
+"""Clocks of laptops, masters and servers differ."""
 
 REASONS: Final = {
     "unspecified": x509.ReasonFlags.unspecified,
@@ -69,11 +68,18 @@ def new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def root(key: Signer, name: str, now: datetime, days: int) -> x509.Certificate:
-    """A self-signed authority that has one more authority below it."""
-    subject = _name(name)
-    builder = _builder(subject, subject, key, now - BACKDATE, now + timedelta(days=days))
-    return _authority(builder, key, path=1).sign(key, _hash(key))
+def root(
+    key: Signer, name: str, now: datetime, days: int, *, path: int | None, signs: bool = False
+) -> x509.Certificate:
+    """A self-signed authority.
+
+    Args:
+        path: How many authorities may be below it, one under the other; None for any number.
+        signs: Whether its key also signs handshakes and the like, as those that kubeadm makes.
+    """
+    subject = subject_of(name)
+    builder = _builder(subject, subject, key.public_key(), now - BACKDATE, now + timedelta(days=days))
+    return _authority(builder, key, path=path, signs=signs).sign(key, _hash(key))
 
 
 def intermediate(
@@ -81,28 +87,38 @@ def intermediate(
 ) -> x509.Certificate:
     """An authority for servers and clients only. It ends with its issuer at the latest."""
     end = min(now + timedelta(days=days), issuer.not_valid_after_utc)
-    builder = _builder(_name(name), issuer.subject, key, now - BACKDATE, end)
+    builder = _builder(subject_of(name), issuer.subject, key.public_key(), now - BACKDATE, end)
     builder = _authority(builder, key, path=0).add_extension(_issuer_id(issuer), critical=False)
     return builder.sign(issuer_key, _hash(issuer_key))
+
+
+def subject_of(name: str, organisations: Iterable[str] = ()) -> x509.Name:
+    """A subject with its common name."""
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organisations),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
 
 
 def end_entity(
     key: PublicKey,
     kind: Kind,
-    name: str,
+    subject: x509.Name,
     names: Iterable[str],
     issuer: x509.Certificate,
     issuer_key: Signer,
     now: datetime,
-    days: int,
+    life: timedelta,
 ) -> x509.Certificate:
     """A server's or client's certificate. ``names`` are its DNS names and IP addresses. It ends with its
     issuer at the latest."""
-    end = min(now + timedelta(days=days), issuer.not_valid_after_utc)
+    end = min(now + life, issuer.not_valid_after_utc)
     builder = (
-        _builder_of(_name(name), issuer.subject, key, now - BACKDATE, end)
+        _builder(subject, issuer.subject, key, now - BACKDATE, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(key_usage(), critical=True)
+        .add_extension(_key_usage(), critical=True)
         .add_extension(x509.ExtendedKeyUsage([_EKU[kind]]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(_issuer_id(issuer), critical=False)
@@ -234,12 +250,6 @@ def fits(key: Signer, certificate: x509.Certificate) -> bool:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: Signer, begin: datetime, end: datetime
-) -> x509.CertificateBuilder:
-    return _builder_of(subject, issuer, key.public_key(), begin, end)
-
-
-def _builder_of(
     subject: x509.Name,
     issuer: x509.Name,
     key: PublicKey | ed25519.Ed25519PublicKey | ed448.Ed448PublicKey,
@@ -257,10 +267,12 @@ def _builder_of(
     )
 
 
-def _authority(builder: x509.CertificateBuilder, key: Signer, *, path: int) -> x509.CertificateBuilder:
+def _authority(
+    builder: x509.CertificateBuilder, key: Signer, *, path: int | None, signs: bool = False
+) -> x509.CertificateBuilder:
     return (
         builder.add_extension(x509.BasicConstraints(ca=True, path_length=path), critical=True)
-        .add_extension(key_usage(signs=False, authority=True), critical=True)
+        .add_extension(_key_usage(signs=signs, authority=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
@@ -282,11 +294,28 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
 def _hash(key: Signer) -> hashes.SHA256 | hashes.SHA384 | None:
     if isinstance(key, ec.EllipticCurvePrivateKey):
         return hashes.SHA384() if key.key_size > 256 else hashes.SHA256()
     return hashes.SHA256() if isinstance(key, rsa.RSAPrivateKey) else None
+
+
+def _key_usage(*, signs: bool = True, authority: bool = False) -> x509.KeyUsage:
+    """What a key is for (RFC 5280, 4.2.1.3): ECDSA only signs. No encipherment and, TLS being ephemeral, no
+    agreement.
+
+    Args:
+        signs: Handshakes and the like.
+        authority: Certificates and revocation lists.
+    """
+    return x509.KeyUsage(
+        digital_signature=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
