@@ -50,7 +50,7 @@ class Change:
 
     @property
     def forbidden(self) -> bool:
-        """Whether the cluster can't follow. What is new or gone as a whole is no change of anything live."""
+        """Whether the cluster can't follow. What is new or gone as a whole does not change anything live."""
         return self.policy is Update.NEVER and self.old is not None and self.new is not None
 
     @property

@@ -87,7 +87,7 @@ class Problem:
 
     ``path`` is the dotted path in the spec (``pools.gpu.instance_types[0]``), empty for the whole file.
     ``code`` is stable (``NET012``; ``SPEC0xx`` for structure): waivers and searches use it.
-    ``hint`` is what would mend it ("did you mean p3.2xlarge?").
+    ``hint`` is what would fix it ("did you mean p3.2xlarge?").
     ``waived`` is the reason a person gave for living with it; a waived problem stays visible.
     """
 

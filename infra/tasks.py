@@ -257,7 +257,7 @@ def bake(
     env: Env = "",
     image: Annotated[Several, "an image of the spec"] = (),
     all: Annotated[bool, "every image of the spec"] = False,
-    dry_run: Annotated[bool, "tell what would be baked, and of what; change nothing"] = False,
+    dry_run: Annotated[bool, "show what would be baked, and from what; change nothing"] = False,
     on_demand: Annotated[bool, "no spot instance"] = False,
     subnet: Annotated[
         str, "of the build instance (default: a public one of the cluster, else of the default VPC)"
@@ -294,7 +294,7 @@ def images_list(
 def images_prune(
     env: Env = "",
     keep: Annotated[int, "how many of each image's newest stay, used or not"] = 2,
-    yes: Annotated[bool, "do it; without, it is only told"] = False,
+    yes: Annotated[bool, "do it; without it, only show what would be removed"] = False,
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
@@ -437,7 +437,7 @@ def vpn_profile(
     env: Env = "",
     device: Annotated[str, "a second device of the user's, by any name: phone"] = "",
     csr: Annotated[str, "OpenVPN: a signing request to answer, of a key that stays on the laptop"] = "",
-    home: Annotated[str, "the network the laptop is in, such as 192.168.1.0/24: clashes are told"] = "",
+    home: Annotated[str, "the network the laptop is in, such as 192.168.1.0/24: clashes are reported"] = "",
     out: Annotated[str, "the file to write (default: below build/<env>/profiles)"] = "",
     kind: Annotated[str, "openvpn or wireguard (default: the first of access.vpn.kinds)"] = "",
     server: Annotated[
@@ -447,7 +447,7 @@ def vpn_profile(
         str, "WireGuard: the public key that the device made, so that no private one leaves it"
     ] = "",
     qr: Annotated[bool, "WireGuard: also show the profile as a QR code, for a phone"] = False,
-    push: Annotated[bool, "WireGuard: the servers are told at once"] = True,
+    push: Annotated[bool, "WireGuard: update the servers at once"] = True,
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
@@ -484,7 +484,7 @@ def vpn_revoke(
     env: Env = "",
     device: Annotated[str, "only this device's (first: the user's first)"] = "",
     reason: Annotated[str, "as RFC 5280 has it: keyCompromise, cessationOfOperation…"] = "unspecified",
-    push: Annotated[bool, "tell the servers at once, and cut the user's connections"] = True,
+    push: Annotated[bool, "update the servers at once, and cut the user's connections"] = True,
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
@@ -804,7 +804,7 @@ def cluster_tracking_restore(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Put a copy of MLflow's database back, and start its servers anew.
+    """Put a copy of MLflow's database back, and restart its servers.
 
     Example: invoke cluster.tracking-restore --env research --file research-mlflow-20261127-0300.dump
     """

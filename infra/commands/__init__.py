@@ -25,5 +25,5 @@ from __future__ import annotations
 import sys
 
 # Invoke keeps Python from caching what it compiles: each command would compile all of infra again, which is a
-# fifth of the time that `invoke render` takes. What the user told Python (-B) holds.
+# fifth of the time that `invoke render` takes. The user's own setting (-B) holds.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)

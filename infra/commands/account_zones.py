@@ -21,7 +21,7 @@ def require(project: Project) -> None:
     """Before the first plan on a real account: ``SpecError`` with every zone, and every instance type of a
     zone, that the account does not have. A question that is not answered is a note.
 
-    Not asked of the embedded AWS, whose list of instance types is no account's.
+    Not asked of the embedded AWS, whose list of instance types is not an account's.
     """
     environment, cluster = project.environment, project.cluster
     if session.is_embedded(environment, cluster) or applied(environment) is not None:

@@ -33,7 +33,7 @@ Declared: TypeAlias = Callable[..., None]
 
 
 def reported(body: Callable[..., int]) -> Callable[..., None]:
-    """A task whose errors are told in words, and whose result is its exit code."""
+    """A task whose errors are printed without a traceback, and whose result is its exit code."""
 
     @wraps(body)
     def run(*args: Any, **options: Any) -> None:

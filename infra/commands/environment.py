@@ -64,7 +64,7 @@ def find(name: str = "", *, rehearsed: bool = False) -> Environment:
     if _NAME.fullmatch(wanted) and found.spec_file.is_file():
         return found
     if not SPECS.is_dir():
-        raise UsageError(f"there is no folder {SPECS}/ here; run this in the project's own folder")
+        raise UsageError(f"no folder {SPECS}/ here; run this in the project's own folder")
     hint = meant_one_of(Path(wanted).name.split(".")[0], _known())
     raise UsageError(f"{wanted}: no such environment in {SPECS}/; {hint}")
 
@@ -191,7 +191,7 @@ def _refuse(before: Mapping[str, Any], loaded: Loaded, cluster: Cluster | None =
 
 
 def read_lock(environment: Environment) -> str:
-    """The lock file's text; empty without one. ``SpecError`` for what is no text."""
+    """The lock file's text; empty without one. ``SpecError`` for what is not text."""
     file = environment.lock_file
     try:
         return file.read_text(encoding="utf-8")

@@ -100,7 +100,7 @@ def _asked(cluster: Cluster, names: Sequence[str], *, everything: bool) -> list[
     if everything:
         return list(cluster.images)
     if not names:
-        raise UsageError(f"which image? --image {' or --image '.join(known)}, or --all")
+        raise UsageError(f"no image given: --image {' or --image '.join(known)}, or --all")
     for name in names:
         if name not in known:
             raise UsageError(f"{name}: no such image in {cluster.environment}; {meant_one_of(name, known)}")
@@ -285,8 +285,8 @@ def _advise(rows: Sequence[Row], environment: Environment) -> None:
     bake = f"invoke bake {environment.options} --image"
     for state, words in (
         ("not baked", "runs the published Ubuntu image and sets itself up at first boot"),
-        ("gone", "is locked to an image that is not there"),
-        ("changed", "was baked from other inputs than there are now"),
+        ("gone", "is locked to an image that does not exist"),
+        ("changed", "was baked from inputs that have changed since"),
     ):
         for name in dict.fromkeys(row.image for row in rows if row.state == state):
             note(f"{name} {words}: {bake} {name}")
@@ -471,7 +471,9 @@ def roll(
     if cancel:
         stopped = rolling.cancel(aws, groups)
         for group in groups:
-            what = "cancelled; what was replaced stays so" if group in stopped else "there was none to cancel"
+            what = (
+                "cancelled; instances that were replaced stay" if group in stopped else "no refresh to cancel"
+            )
             say(f"{group.region}  {group.name}  {what}")
         return 0
     refreshes = rolling.start(aws, groups, preferences, f"invoke apply {environment.options}")
@@ -488,7 +490,7 @@ def roll(
             )
         except KeyboardInterrupt:
             again = f"invoke roll {environment.options} --pool {pool_name}"
-            note(f"The refresh goes on without us. `{again}` watches it again, `{again} --cancel` stops it.")
+            note(f"The refresh continues. `{again}` watches it again, `{again} --cancel` stops it.")
             raise
     if json:
         say_json([asdict(one) for one in refreshes])

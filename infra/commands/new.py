@@ -36,7 +36,7 @@ def new(folder: str, name: str) -> int:
     if own:
         say(f"Next: cd {folder} && make install && .venv/bin/invoke plan")
     elif not wrote:
-        say("Everything is there already.")
+        say("Everything exists already.")
     return 0
 
 

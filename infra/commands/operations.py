@@ -123,7 +123,7 @@ def bootstrap(environment: Environment) -> int:
 
     cluster = load_project(environment, changeable=True).cluster
     if cluster.state.kind != "s3":
-        raise UsageError(f"{environment.spec_file}: its state is local: there is no bucket to make")
+        raise UsageError(f"{environment.spec_file}: its state is local: no bucket is needed")
     env: dict[str, Any] = {**os.environ, **session.credentials(environment, cluster)}
     done = making.state_bucket(cluster, env)
     for line in done:

@@ -146,7 +146,7 @@ def notes(project: Project, env: Mapping[str, str]) -> tuple[str, ...]:
         certificates, due = found.certificates(), found.due()
         lists = lists_ending(project, kept)
     except DriveError as problem:
-        return (f"certificates can't be looked at: {problem}",)
+        return (f"certificates can't be checked: {problem}",)
     options = project.environment.options
     lines = [
         f"to be revoked: {login}, who is not in the spec, has {_count(count)}; "

@@ -27,7 +27,7 @@ def ready(
     """Validate and render: everything before Terraform. None where it has nothing to build: there is no AWS
     region, and was none.
 
-    ``only`` are the sites that a plan is to be narrowed to: a wrong one is told before anything is started.
+    ``only`` are the sites to narrow the plan to: a wrong one is reported before anything is started.
     """
     from infra.drive import lifecycle
 
@@ -130,7 +130,7 @@ def _unsettled(outcome: Outcome) -> Iterable[str]:
     if outcome.settled.unread:
         yield (
             f"warning: AWS does not find {', '.join(outcome.settled.unread)}. The state keeps them; run "
-            "`invoke drift` in a minute. The next plan creates again what is really gone."
+            "`invoke drift` in a minute. The next plan recreates what is really gone."
         )
     if outcome.unshared:
         yield (
@@ -170,7 +170,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     if planned.saved.has_changes:
         _show(job, project, planned, (), json=False)
         if confirm != environment.name:
-            question = f"This destroys all of it, data too. Type {environment.name} to go on:"
+            question = f"This destroys all of it, data too. Type {environment.name} to continue:"
             _agreed(question, environment.name, f"--confirm {environment.name}")
     lifecycle.apply(job, planned.saved, listener=progress())
     project, job = retiring.settle(project, job, changeable=True)
@@ -283,7 +283,7 @@ def _agreed(question: str, answer: str, option: str) -> None:
     """``UsageError`` unless the answer is the right one."""
     said = ask(question)
     if said != answer:
-        why = f"{said!r} is not {answer!r}" if said else f"nobody agreed; {option} does"
+        why = f"{said!r} is not {answer!r}" if said else f"not confirmed; use {option}"
         raise UsageError(f"nothing was done: {why}")
 
 
@@ -296,9 +296,9 @@ def progress() -> Listener:
 
 def _next(project: Project, changed: frozenset[str]) -> Iterable[str]:
     environment, cluster = project.environment, project.cluster
-    yield f"See what it gave: invoke outputs {environment.options}"
+    yield f"See its outputs: invoke outputs {environment.options}"
     if session.is_embedded(environment, cluster):
-        yield f"Take it away again: invoke destroy {environment.options}"
+        yield f"Destroy it: invoke destroy {environment.options}"
     if changed:
         yield (
             f"Ready in {environment.build}/ for the gateways of {', '.join(sorted(changed))}: "

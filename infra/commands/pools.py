@@ -81,7 +81,7 @@ def drain(
     if zone:
         say(f"{pool} has no instances in {zone}, and starts none there.")
         say(f"Remove {zone} from the site's zones in {environment.spec_file}, then: {plan}")
-        say("As long as the spec has it, an apply gives it to the pool again.")
+        say("While the spec has it, an apply adds it to the pool again.")
         return 0
     say(f"{pool} has no instances in {', '.join(sorted(group.site for group in left))}.")
     for line in _next(project, pool, [group.site for group in left]):
@@ -142,7 +142,7 @@ def _workloads(project: Project, *, evict: bool, timeout: int) -> Iterator[Asked
     with cluster_access.reach(project) as there:
         if not there.api.ready():
             raise DriveError(
-                "the cluster's API does not answer, so the work on the pool's nodes is not known; see: "
+                "the cluster's API does not answer, so the pods on the pool's nodes are unknown; see: "
                 f"invoke cluster.status {project.environment.options}"
             )
         yield partial(_at_work, there, evict=evict, timeout=timeout)

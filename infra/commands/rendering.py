@@ -68,7 +68,7 @@ def diff(environment: Environment, *, json: bool) -> int:
             f"Nothing has changed in what is rendered since {applied.about.get('applied', 'the last apply')}."
         )
     if only := applied.about.get("only"):
-        note(f"That apply was narrowed to {', '.join(only)}: elsewhere more may be left to do.")
+        note(f"That apply was narrowed to {', '.join(only)}: other sites may have changes.")
     return 0
 
 
@@ -89,7 +89,7 @@ def topology(environment: Environment, *, show: bool) -> int:
         import webbrowser
 
         if not webbrowser.open(page.absolute().as_uri()):
-            note("There is no browser to open it in.")
+            note("No browser found to open it in.")
     return 0
 
 

@@ -34,7 +34,7 @@ def settle(project: Project, job: Job, *, changeable: bool = False) -> tuple[Pro
         project = load_project(project.environment, changeable=changeable, gone=gone)
         write(project)
         job = replace(job, files=project.files, lock=project.lock, sites=session.modules(project.cluster))
-        note(f"Nothing is left of {', '.join(gone)}: not rendered any more.")
+        note(f"Nothing is left of {', '.join(gone)}: no longer rendered.")
     # A peering is between two sites; it goes with the one that left.
     calls = {
         address.removeprefix("module."): site

@@ -127,7 +127,7 @@ def secrets(project: Project, env: Mapping[str, str]) -> Store:
 
 
 def forget_secrets(project: Project, env: Mapping[str, str]) -> None:
-    """Delete what the next apply makes anew: the keys of all tunnels, and the password of MLflow's database.
+    """Delete what the next apply recreates: the keys of all tunnels, and the password of MLflow's database.
     Tunnels between sites go on with what they have until then."""
     from infra.drive.secrets import DATABASE
 

@@ -86,5 +86,5 @@ def move(environment: Environment) -> int:
             return 0
         state_move.move(source, destination, folders)
     say(f"Moved the state from {source} to {destination}.")
-    say(f"Commit {environment.spec_file}, and see that nothing changes: invoke plan {environment.options}")
+    say(f"Commit {environment.spec_file}, and verify that nothing changes: invoke plan {environment.options}")
     return 0

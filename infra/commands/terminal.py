@@ -62,7 +62,7 @@ def reported_errors() -> Iterator[None]:
         note("stopped")
         raise Exit(code=130) from None
     except BrokenPipeError:
-        # Whoever read our output has heard enough; what is still buffered must not raise once more at exit.
+        # The reader of our output has gone; what is still buffered must not raise once more at exit.
         sys.stdout = None
         raise Exit(code=141) from None
     except OSError as problem:
@@ -70,7 +70,7 @@ def reported_errors() -> Iterator[None]:
         if problem.filename is None and problem.errno not in _FULL:
             raise
         where = f"{problem.filename}: " if problem.filename is not None else ""
-        note(f"{_error()} {where}{problem.strerror}; mend that, then run this again")
+        note(f"{_error()} {where}{problem.strerror}; fix this and run it again")
         raise Exit(code=1) from None
 
 
@@ -166,7 +166,7 @@ def ask_secret(question: str, *, again: bool = False) -> str:
         said = getpass(f"{question} ")
         if not again or not said or getpass("The same again: ") == said:
             return said
-        note("These are two different ones.")
+        note("The two differ.")
 
 
 def ask(question: str) -> str:

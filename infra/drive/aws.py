@@ -160,7 +160,7 @@ class Aws:
 
 def account(env: Mapping[str, str]) -> str:
     """The id of the account that the credentials are of."""
-    with aws_errors("say whose credentials these are", quoting=True):
+    with aws_errors("identify these credentials", quoting=True):
         return str(
             Aws(env).client("sts", env.get("AWS_REGION") or "us-east-1").get_caller_identity()["Account"]
         )
@@ -235,27 +235,27 @@ def _in_words(
     kinds = [each.__name__ for each in type(problem).__mro__]
     reason = f"{kinds[0]}: {problem}" if quoting else kinds[0]
     if not _NO_CREDENTIALS.isdisjoint(kinds):
-        remedy = "log in to AWS, or name a profile that can; credentials are looked at by: invoke doctor"
+        remedy = "log in to AWS, or name a profile that can; check credentials with: invoke doctor"
     elif not _NO_NETWORK.isdisjoint(kinds):
-        remedy = "AWS, or the way there, does not answer; look at the region and the network: invoke doctor"
+        remedy = "AWS or the network does not answer; check the region and the network: invoke doctor"
     elif kinds[0] == "ResponseParserError":
-        remedy = "it is not AWS that answers; look for a proxy, or a network that wants you to log in"
+        remedy = "the answer is not from AWS; look for a proxy, or a network that wants you to log in"
     else:
-        remedy = "look at the credentials, the region and the network with: invoke doctor"
+        remedy = "check the credentials, the region and the network with: invoke doctor"
     return AwsError(f"can't {doing} ({reason}); {remedy}", kinds[0])
 
 
 def _remedy(code: str, needs: Collection[str]) -> str:
     if code in _DENIED:
         what = ", ".join(needs) or "it"
-        return f"your IAM policy must allow {what} there; who you are to AWS says: invoke doctor"
+        return f"your IAM policy must allow {what} there; to see your identity: invoke doctor"
     if code in _LOGIN:
-        return "log in to AWS again; credentials are looked at by: invoke doctor"
+        return "log in to AWS again; check credentials with: invoke doctor"
     if code in _THROTTLED:
         return "too many calls at once in this account; run this again in a minute"
     if code == "OptInRequired":
         return "the account has to be enabled for this service or this region first; see: invoke doctor"
-    return "run this again; if it stays, see the AWS documentation of that code"
+    return "run this again; if it persists, see the AWS documentation of that code"
 
 
 class _Shut:

@@ -45,7 +45,7 @@ def _settings(
         ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
     )
     yield (
-        "closed it to the public",
+        "blocked public access",
         private,
         lambda **at: s3.get_public_access_block(**at)["PublicAccessBlockConfiguration"],
         lambda **at: s3.put_public_access_block(PublicAccessBlockConfiguration=private, **at),
@@ -58,7 +58,7 @@ def _settings(
     )
     rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
     yield (
-        "encrypts what it keeps",
+        "encrypts its objects",
         "AES256",
         lambda **at: s3.get_bucket_encryption(**at)["ServerSideEncryptionConfiguration"]["Rules"][0][
             "ApplyServerSideEncryptionByDefault"
@@ -67,7 +67,7 @@ def _settings(
     )
     policy = _tls_only(bucket, cluster.regions[0].partition if cluster.regions else "aws")
     yield (
-        "takes no connection without TLS",
+        "requires TLS",
         policy,
         lambda **at: json.loads(s3.get_bucket_policy(**at)["Policy"]),
         lambda **at: s3.put_bucket_policy(Policy=json.dumps(policy), **at),
@@ -115,7 +115,7 @@ def _exists(s3: Any, bucket: str) -> bool:
             case 403:
                 raise DriveError(
                     f"the bucket {bucket} is another account's, or this one may not see it; "
-                    "names of buckets are the whole world's: choose another in `state.bucket`"
+                    "names of buckets are global: choose another in `state.bucket`"
                 ) from None
             case 301 | 400:
                 raise DriveError(

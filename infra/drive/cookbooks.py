@@ -14,7 +14,7 @@ _NOT_ON_A_MACHINE: Final = frozenset({"spec", "test", "kitchen", "__pycache__", 
 
 def below(folder: Path, prefix: str) -> dict[str, bytes]:
     """``<prefix>/<path below the folder>`` → contents, sorted. What only people and their tools read is left
-    out: changing it is no reason to bake or to converge."""
+    out: changing it does not require a bake or a converge."""
     return {f"{prefix}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in _files(folder)}
 
 

@@ -89,11 +89,13 @@ class Postgres:
             raise
 
     def _check(self, path: Path) -> None:
-        """DriveError for a file that is no whole archive, by its table of contents."""
+        """DriveError for a file that is not a complete archive, by its table of contents."""
         try:
             with path.open("rb", buffering=0) as file:  # the programs go on where this one has read to
                 if file.read(len(_MAGIC)) != _MAGIC:
-                    raise DriveError(f"{path} is no copy of a database: pg_dump writes another beginning")
+                    raise DriveError(
+                        f"{path} is not a copy of a database: it does not start as pg_dump's archives do"
+                    )
                 file.seek(0)
                 self._run("pg_restore", "--list", given=file, at=())
         except OSError as problem:
@@ -176,7 +178,7 @@ def take(
             if found["Status"] != "creating" or time.monotonic() > until:
                 break
             time.sleep(_EVERY)
-    raise DriveError(f"the snapshot {name} is {found['Status']} after {seconds:.0f} s: look at it at RDS")
+    raise DriveError(f"the snapshot {name} is {found['Status']} after {seconds:.0f} s: check it at RDS")
 
 
 def _snapshot(found: Mapping[str, Any]) -> Snapshot:

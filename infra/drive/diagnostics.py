@@ -107,12 +107,12 @@ def advise(diagnostic: Diagnostic, folder: PurePath) -> str:
     if "state snapshot was created by Terraform" in said or "newer than current" in said:
         return "The state was written by a newer engine: install that one, or name it in CAUSEWAY_ENGINE."
     if "No valid credential sources" in said or "ExpiredToken" in said or "InvalidClientTokenId" in said:
-        return "No AWS credentials that work: `invoke doctor` says which were looked for."
+        return "No working AWS credentials: `invoke doctor` lists those it looked for."
     return ""
 
 
 def is_init_needed(diagnostic: Diagnostic) -> bool:
-    """Whether ``init`` would mend it: something it prepares is missing or has changed."""
+    """Whether ``init`` would fix it: something it prepares is missing or has changed."""
     said = f"{diagnostic.summary}\n{diagnostic.detail}".lower()
     return diagnostic.is_error and (
         "terraform init" in said

@@ -67,7 +67,7 @@ def _file(path: str, before: str | None, after: str | None, context: int) -> Fil
 
 
 def _lines(text: str | None) -> list[str]:
-    # Not splitlines: it also splits at form feeds and the like, which are no line ends to an editor.
+    # Not splitlines: it also splits at form feeds and the like, which are not line ends to an editor.
     return list(io.StringIO(text or "", newline="\n"))
 
 

@@ -90,7 +90,7 @@ def lasting(
     """What is not as it was left, and what applying this very plan leaves so; ``known`` are earlier rows.
 
     ``made`` are addresses that an apply has created before it failed: how they were left is not known before
-    they are read once more: AWS is eventually consistent. Secrets are not noted: the ledger is no place
+    they are read once more: AWS is eventually consistent. Secrets are not noted: the ledger is not a place
     for them.
     """
     planned = {one["address"]: one["change"] for one in shown.get("resource_changes", ())}
@@ -200,7 +200,7 @@ def _reached(there: Mapping[tuple[str, Any], Mapping[str, Any]]) -> frozenset[st
 
 
 def _differs(one: Mapping[str, Any] | None, row: Row) -> bool:
-    """Whether a resource is there and is not as the row has it. One that was made anew is as it should be."""
+    """Whether a resource is there and is not as the row has it. One that was replaced is as it should be."""
     return one is not None and not _same(one["values"].get(row["attribute"]), row["was"])
 
 
@@ -224,12 +224,12 @@ def _marked(marks: Any, name: str) -> bool:
 
 
 def _restored(planned: Mapping[str, Any], name: str) -> bool:
-    """Whether a planned change makes the resource anew, takes it away, or sets the attribute."""
+    """Whether a planned change replaces the resource, deletes it, or sets the attribute."""
     if "delete" in planned["actions"] or "forget" in planned["actions"]:
         return True
     if planned["actions"] != ["update"]:
         return False
-    # What AWS decides anew with the update, as a version's number, is the update's.
+    # What AWS decides again with the update, as a version's number, is the update's.
     decided = (planned.get("after_unknown") or {}).get(name) is True
     return decided or planned["before"].get(name) != planned["after"].get(name)
 

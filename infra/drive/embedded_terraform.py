@@ -16,8 +16,8 @@ from typing import Any
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run Terraform in this process and give back its exit code."""
-    # Terraform's runtime takes SIGINT over as it is loaded, from whoever had it. Python's own handler would
-    # answer what comes before with a traceback, so the default action stands in for it; later is too late,
+    # Terraform's runtime takes SIGINT over as it is loaded, from any other handler. Python's own would answer
+    # what comes before with a traceback, so the default action stands in for it; later is too late,
     # for then it would be Terraform's that is replaced.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

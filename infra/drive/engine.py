@@ -105,7 +105,7 @@ def _usable(program: str) -> Engine:
 
 
 def _embedded() -> Engine:
-    # -P: the folder that Terraform works in is no place to import from.
+    # -P: the folder that Terraform works in is not a place to import from.
     argv = (sys.executable, "-P", "-m", "infra.drive.embedded_terraform")
     try:
         said = subprocess.run(

@@ -164,7 +164,7 @@ def plan(
     folders, only, named = job.folders, tuple(only), tuple(named)
     narrowed = targets(job.sites, only, job.retired)
     if out is not None and not out.absolute().parent.is_dir():
-        raise UsageError(f"{out}: there is no folder {out.parent}; make it first")
+        raise UsageError(f"{out}: folder {out.parent} does not exist; create it first")
     with workspace.locked(job.build):
         saved_plan.discard(folders)
         unprotected.discard(folders)
@@ -545,7 +545,7 @@ def _store(job: Job, terraform: Terraform, state: repair.State, left: Iterable[s
             raise
         listed = "".join(f"\n  {address}" for address in left)
         raise DriveError(
-            f"an earlier apply left these unfinished, and the state has to be told:{listed}\n"
+            f"an earlier apply left these unfinished, and the state has to learn of them:{listed}\n"
             "AWS does not let these credentials write the state. Somebody who may apply has to run this once:"
             f"\n  invoke plan {job.named}"
         ) from None
@@ -562,7 +562,7 @@ def _refuse_taken(begun: unfinished.Found, plan: plans.Plan) -> None:
     if listed:
         raise DriveError(
             f"AWS has what is to be created, and no apply of this state has created it:{listed}\n"
-            "Nothing was changed. If another clone or state of this environment has it, go on there. "
+            "Nothing was changed. If another clone or state of this environment has it, continue there. "
             "Otherwise delete or rename it in AWS, or bring it into this state with `terraform import`."
         )
 
@@ -708,7 +708,7 @@ def leaving(job: Job, plan: plans.Plan) -> list[str]:
     """A line for each site that left the spec and that ``plan`` destroys."""
     counts = {site: plan.count("delete", site) for site in job.retired}
     return [
-        f"Site {site} ({job.regions[site]}) is not in the spec any more: its {count} resources are destroyed."
+        f"Site {site} ({job.regions[site]}) is no longer in the spec: its {count} resources are destroyed."
         for site, count in counts.items()
         if count
     ]
@@ -728,10 +728,10 @@ def _to_name(job: Job, addresses: Iterable[str]) -> list[str]:
 def _check(job: Job, plan: SavedPlan, named: Iterable[str]) -> None:
     """`StalePlanError` or `ProtectedError` unless ``plan`` is the saved one and may be applied now.
 
-    A plan to destroy all needs no names: whoever asks for it has typed the environment's name.
+    A plan to destroy everything needs no names: the user has typed the environment's name.
     """
     if saved_plan.load(job.folders) != plan:
-        raise saved_plan.stale(plan, "another run has planned or applied since", job.named)
+        raise saved_plan.stale(plan, "another run has planned or applied in the meantime", job.named)
     saved_plan.check(
         job.folders, plan, job.inputs(), saved_plan.state_position(job.folders), options=job.named
     )
@@ -748,7 +748,7 @@ def _require_drained(job: Job, plan: SavedPlan) -> None:
     now = pool_instances.count(_aws(job), plan.ending)
     if started := pool_instances.added(plan.ending, now):
         said = "; ".join(f"{one.name}: {pool_instances.listed(one.instances)}" for one in started)
-        raise saved_plan.stale(plan, f"instances have started since in what it destroys ({said})", job.named)
+        raise saved_plan.stale(plan, f"instances have started in what it destroys ({said})", job.named)
     if held := pool_instances.in_the_way(now):
         raise ProtectedError(
             "AWS does not delete a placement group or a subnet that has instances:\n"
@@ -776,7 +776,7 @@ def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:
         verb = "replaces" if one.action == "replace" else "destroys"
         said.append(f"  {verb} {one.address}: {one.loss}" + (f"; because {one.reason}" if one.reason else ""))
     raise ProtectedError(
-        "the plan takes away what cannot be recovered:\n"
+        "the plan destroys what cannot be recovered:\n"
         + "\n".join(said)
         + "\nIf that is what you want, name it:\n"
         + f"  {apply_command(job, found, named)}"

@@ -3,7 +3,7 @@
 One a user and environment. It listens on loopback only; what we know of it stands in ``server.json`` in its
 folder (mode 0600), and only a process that knows the nonce written there is taken for it, so that neither a
 port nor a process id that was given to somebody else can mislead us. Its resources live in its memory: when
-it ends they are gone, while Terraform's state stays. ``check`` tells that, ``reset`` mends it.
+it ends they are gone, while Terraform's state stays. ``check`` reports that, ``reset`` fixes it.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _start(folder: Path, environment: str) -> Server:
         if server is not None and server.pid == process.pid:
             return server
         if process.poll() is not None:
-            raise LocalAwsError(f"the embedded AWS ended at once: {_last_words(folder)}")
+            raise LocalAwsError(f"the embedded AWS exited at once: {_last_words(folder)}")
         if time.monotonic() > deadline:
             process.kill()
             process.wait()

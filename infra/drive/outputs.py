@@ -93,7 +93,7 @@ def recall(folders: Folders) -> Outputs:
         return NO_OUTPUTS
     except (ValueError, KeyError, TypeError, AttributeError, AddressValueError):
         raise DriveError(
-            f"{folders.outputs} is damaged; `invoke outputs` reads it anew from Terraform's state"
+            f"{folders.outputs} is damaged; `invoke outputs` reads it again from Terraform's state"
         ) from None
 
 

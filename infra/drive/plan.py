@@ -327,7 +327,7 @@ def _by_name(
     unknown: Any,
     replacing: set[str],
 ) -> Iterator[Attribute]:
-    """What changes in blocks that are told apart by a name; nothing where they are not, or change places."""
+    """What changes in blocks that a name distinguishes; nothing where none does, or where they move."""
     name = _NAMES.get(path[-1]) if path and isinstance(path[-1], str) else None
     first, second = _places(before, name), _places(after, name)
     if first is None or second is None:
@@ -362,7 +362,7 @@ def _places(blocks: Any, name: str | None) -> dict[str, int] | None:
 
 
 def _same_shape(before: Any, after: Any) -> bool:
-    """Lists of blocks that can be told apart by place; lists of plain values are read as a whole."""
+    """Lists of blocks that their position distinguishes; lists of plain values are read as a whole."""
     return (
         isinstance(before, list)
         and isinstance(after, list)

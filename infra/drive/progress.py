@@ -27,10 +27,10 @@ SIGN_OF_LIFE = 60.0
 """Seconds after which a log gets a line though nothing has finished: CI systems end silent jobs."""
 
 STOPPING = (
-    "Stopping: calls that have begun get a few seconds to finish, nothing new is begun, and the state is "
-    "saved. Press Ctrl-C again to cut Terraform off: what it is creating may then be missing from the state."
+    "Stopping: calls that have begun get a few seconds to finish, nothing new is started, and the state is "
+    "saved. Press Ctrl-C again to kill Terraform: what it is creating may then be missing from the state."
 )
-WAITING = "Cutting Terraform off."
+WAITING = "Killing Terraform."
 
 _VERBS = {"create": "creating", "update": "changing", "delete": "destroying", "read": "reading"}
 _DONE = {"create": "created", "update": "changed", "delete": "destroyed", "read": "read"}

@@ -27,7 +27,7 @@ State: TypeAlias = dict[str, Any]
 SAME_AGAIN: Final = frozenset({"aws_customer_gateway"})
 """Types of which AWS answers a second request like the first with the resource that exists (EC2 API
 Reference, CreateCustomerGateway). Created before it is destroyed, a tainted one would replace itself and then
-be deleted: the taint goes, whoever set it."""
+be deleted: the taint goes, whatever set it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from infra.drive.images.usage import templates
 from infra.errors import DriveError, UsageError
 
 Protected: TypeAlias = Literal["wait", "ignore", "refresh"]
-"""What becomes of instances that are protected from scale-in, as all of our groups are: waited for until
+"""What happens to instances that are protected from scale-in, as all of our groups are: waited for until
 somebody takes the protection away, up to an hour; left as they are; drained and replaced like any other."""
 
 _ENDED: Final = {"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"}
@@ -62,7 +62,7 @@ class Preferences:
                 "with both at 100 nothing could be replaced: raise --max-healthy or lower --min-healthy"
             )
         if list(self.checkpoints) != sorted({each for each in self.checkpoints if 0 < each <= 100}):
-            raise UsageError("checkpoints are percentages from 1 to 100, each above the one before")
+            raise UsageError("checkpoints are percentages from 1 to 100, in ascending order")
 
     def as_aws(self) -> dict[str, Any]:
         """``RefreshPreferences``. What matches already is skipped, so that a roll may be done again."""
@@ -206,10 +206,10 @@ def _require_image(aws: Aws, group: Group, apply: str) -> None:
         )["AutoScalingGroups"]
         launches = _image(aws, group.region, rows[0]) if rows else ""
     if not rows:
-        raise DriveError(f"there is no group {group.name} in {group.region} yet; run: {apply}")
+        raise DriveError(f"group {group.name} does not exist in {group.region} yet; run: {apply}")
     if group.image is not None and launches != group.image:
         raise DriveError(
-            f"{group.name} in {group.region} launches {launches or 'no image that can be told'}, and "
+            f"{group.name} in {group.region} launches {launches or 'an unknown image'}, and "
             f"{group.image} is locked; run `{apply}` first, then roll"
         )
 

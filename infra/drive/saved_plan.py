@@ -98,7 +98,7 @@ def save(folders: Folders, saved: SavedPlan, plan_file: Path) -> SavedPlan:
     """Keep ``plan_file`` (it is moved) and what is to be known of it, in place of the plan before."""
     told = replace(saved, sha256=_sha256(plan_file))
     folders.plan.mkdir(parents=True, exist_ok=True)
-    # The description goes first and comes last: a plan without one is no plan.
+    # The description goes first and comes last: a plan without one is not a plan.
     (folders.plan / _ABOUT).unlink(missing_ok=True)
     plan_file.replace(folders.plan / _PLAN)
     fresh = folders.plan / f"{_ABOUT}.new"
@@ -167,7 +167,7 @@ def check(
         moved.append(f"it was made by {saved.inputs.engine}, and {inputs.engine} would apply it")
     if saved.state is not None and state is not None and saved.state != state:
         if saved.state.lineage and state.lineage and saved.state.lineage != state.lineage:
-            moved.append("the state is another one altogether")
+            moved.append("the state is a different one")
         else:
             moved.append(
                 f"the state has moved on, from serial {saved.state.serial} to {state.serial}: "
@@ -183,9 +183,7 @@ def check(
 def stale(saved: SavedPlan, why: str, options: str) -> StalePlanError:
     """The error to raise of a plan that can't be applied any more."""
     command = f"{again(saved.kind)} {options}"
-    return StalePlanError(
-        f"the plan of {saved.made} can't be applied: {why}. Run `{command}` and look again."
-    )
+    return StalePlanError(f"the plan of {saved.made} can't be applied: {why}. Run `{command}` and review it.")
 
 
 def again(kind: str) -> str:

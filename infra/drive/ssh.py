@@ -17,7 +17,7 @@ CONFIG: Final = "CAUSEWAY_SSH_CONFIG"
 """The environment variable that names a configuration file of its own, as ``ssh -F`` takes it."""
 
 _UNREACHED: Final = 255
-"""ssh(1): its own errors, of which a command's own exit code can't be told apart by anything else."""
+"""ssh(1): its own errors, which nothing else distinguishes from a command's exit code."""
 
 _AS_ROOT: Final = 'if [ "$(id -u)" = 0 ]; then exec "$@"; else exec sudo -n -- "$@"; fi'
 
@@ -88,7 +88,7 @@ def client() -> list[str]:
     """ssh(1) with its options, the machine's name to follow. It asks nobody anything."""
     ssh = shutil.which("ssh")
     if ssh is None:
-        raise UnreachedError("there is no ssh on PATH; install OpenSSH's client")
+        raise UnreachedError("ssh not found on PATH; install OpenSSH's client")
     config = settings()
     return [
         ssh,

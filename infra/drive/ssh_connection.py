@@ -99,7 +99,7 @@ def opened(name: str, *, login: str = "", confirm: Confirm | None = None) -> Ite
         except paramiko.BadHostKeyException as problem:
             raise HostKeyError(
                 f"{name}: its host key has changed: it shows {fingerprint(problem.key)}, known is "
-                f"{fingerprint(problem.expected_key)}. A machine that was set up anew shows a new one: then "
+                f"{fingerprint(problem.expected_key)}. A machine that was set up again shows a new one: then "
                 f"ssh-keygen -R {name} and `invoke enroll`. If it was not, somebody stands between you"
             ) from None
         except paramiko.AuthenticationException:
@@ -229,6 +229,6 @@ def _reason(problem: BaseException) -> str:
     if isinstance(problem, socket.gaierror):
         return "no such name"
     if isinstance(problem, TimeoutError):
-        return "it does not answer"
+        return "no answer"
     text = str(problem).strip().splitlines()
     return text[0] if text else type(problem).__name__

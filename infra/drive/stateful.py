@@ -14,7 +14,7 @@ STATEFUL: Mapping[str, str] = {
     "aws_ebs_volume": "the data on the volume is lost",
     "aws_ecr_repository": "its images are lost",
     "aws_efs_file_system": "every file on it is lost",
-    "aws_eip": "the public address goes back to AWS; whoever was told it (firewalls, VPN peers) loses us",
+    "aws_eip": "the public address goes back to AWS; firewalls and VPN peers that know it lose us",
     "aws_fsx_lustre_file_system": "every file on it is lost",
     "aws_iam_openid_connect_provider": "AWS refuses every token of that issuer from then on",
     "aws_kms_key": "what was encrypted with it can't be read again",
@@ -33,7 +33,7 @@ _CONTROL_PLANE = frozenset({"control-plane", "master"})
 
 
 def loss(kind: str, values: Mapping[str, Any] | None) -> str:
-    """What is lost with a resource of type ``kind`` that has ``values``; empty for what can be made anew."""
+    """What is lost with a resource of type ``kind`` that has ``values``; empty for what can be recreated."""
     if kind == "aws_instance":
         tags = (values or {}).get("tags_all") or (values or {}).get("tags") or {}
         return "a member of the control plane and its copy of etcd are lost" if _is_master(tags) else ""

@@ -141,7 +141,7 @@ def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[str]:
 
 
 def _identity(objects: list[Any]) -> str:
-    """The key by which all of these can be told apart within each list; empty for none."""
+    """The key that distinguishes all of these within each list; empty for none."""
     if not objects or not all(isinstance(each, dict) for each in objects):
         return ""
     return next((key for key in _IDENTITIES if all(isinstance(each.get(key), str) for each in objects)), "")

@@ -175,7 +175,7 @@ def drift_text(
         lines.append(f"  {'-' if gone else '~'} {one.address}{' is gone' if gone else ''}")
         lines += [f"      {line}" for line in _attributes(one.attributes, at_most=len(one.attributes))]
     lines += [line for line in undeclared_lines(undeclared) if line]
-    lines.append(f"`invoke plan {options}` shows what it takes to restore what the spec says.")
+    lines.append(f"`invoke plan {options}` shows the changes that restore it.")
     return "\n".join(lines)
 
 
@@ -237,7 +237,7 @@ def _notes(notes: Sequence[str]) -> list[str]:
 def _losses(plan: Plan, named: tuple[str, ...]) -> list[str]:
     if not plan.protected:
         return []
-    lines = ["", "Can't be had back:"]
+    lines = ["", "Cannot be recovered:"]
     for one in plan.protected:
         verb = "replaced" if one.action == "replace" else "destroyed"
         agreed = " (named)" if covers(named, one.address) else ""
@@ -265,7 +265,7 @@ def _table(plan: Plan) -> list[str]:
 def _site(plan: Plan, site: str) -> list[str]:
     lines = []
     here = [one for one in plan.changes if one.site == site]
-    # What is lost has been told at the top, with its reasons.
+    # What is lost is listed at the top, with its reasons.
     for action, _, sign in reversed(_COLUMNS):
         told = [one for one in here if one.action == action and not one.is_protected]
         if action == "create" or len(told) > _NAMED:
@@ -287,7 +287,7 @@ def _site(plan: Plan, site: str) -> list[str]:
 def _grouped(changes: Sequence[Change], sign: str) -> list[str]:
     """A line for each type that people think in, with names; the plumbing as one paragraph of counts.
 
-    Of things that are changed or replaced, the attributes are told too: one edit often touches many.
+    Of things that are changed or replaced, the attributes are listed too: one edit often touches many.
     """
     types: dict[str, list[Change]] = {}
     for one in changes:
@@ -363,9 +363,9 @@ def _why(one: Change, *more: Change) -> list[str]:
 
 
 def _blamed(one: Change) -> list[Attribute]:
-    """What is to be told: why it is replaced, or what changes in it."""
+    """What is listed: why it is replaced, or what changes in it."""
     told = [each for each in one.attributes if each.replaces or one.action != "replace"]
-    # What only AWS can tell follows from the rest, and is told only when there is no rest.
+    # What only AWS can tell follows from the rest, and is listed only when there is no rest.
     return [each for each in told if each.after != UNKNOWN] or told
 
 
@@ -377,7 +377,10 @@ def _listed(paths: Sequence[str]) -> str:
 def _lasting(lasting: Sequence[Change]) -> list[str]:
     if not lasting:
         return []
-    lines = ["", "Changed outside of Terraform, and left so by an apply; to undo it, set it back in AWS:"]
+    lines = [
+        "",
+        "Changed outside of Terraform, and not reverted by an apply; to revert it, change it in AWS:",
+    ]
     for one in lasting:
         lines.append(f"  ~ {one.address}")
         lines += [f"      {line}" for line in _attributes(one.attributes, at_most=len(one.attributes))]

@@ -136,7 +136,7 @@ class Terraform:
     """Terraform in one folder.
 
     ``folder`` holds the root module. ``data`` (TF_DATA_DIR: providers, modules, backend record) is kept
-    apart from it, by default in ``../state/.terraform``, so that the folder can be rendered anew.
+    apart from it, by default in ``../state/.terraform``, so that the folder can be rendered again.
     ``env`` is added to our own environment: credentials, AWS_ENDPOINT_URL.
     """
 

@@ -30,7 +30,7 @@ def guarded(root: Path) -> frozenset[tuple[str, str]]:
 
 
 def unprotect(folders: Folders) -> Path:
-    """Make the copy anew and give back its folder.
+    """Make the copy again and return its folder.
 
     It stands beside the root module and shares its data folder, so the state, the modules and the providers
     are the very same.

@@ -1,7 +1,7 @@
 """Rendered files onto the disk: all or nothing, ours only, and no more than what changed.
 
 A run that is killed at any point leaves either the old files or the new ones, or a ``.ready`` folder that
-holds the rest of the new ones; whoever comes next finishes that move first.
+holds the rest of the new ones; the next run finishes that move first.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _certain(structure: Structure) -> Collection[Problem]:
 
 
 def _empty(root: Value) -> Problem:
-    hint = "start from environments/minimal.yaml, which is ten lines"
+    hint = "start from environments/minimal.yaml, which has ten lines"
     return Problem("SPEC001", "", "an empty file", position=root.position, hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a file that is no YAML, in plain words and at the place where a person mends it."""
+"""What is wrong with a file that is not YAML, in plain words and at the place where a person fixes it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Words(NamedTuple):
 
 
 _INDENT: Final = "check the indentation of this line, and put a value with ': ' in it in quotes"
-_STAR: Final = "put a value that starts with * or & in quotes"
+_STAR: Final = "quote a value that starts with * or &"
 
 _WORDS: Final = {
     "could not find expected ':'": _Words(
@@ -32,8 +32,8 @@ _WORDS: Final = {
     "mapping values are not allowed in this context": _Words("a ':' where no key can be", _INDENT),
     "did not find expected key": _Words("a key was expected here", _INDENT),
     "did not find expected '-' indicator": _Words("a list item was expected here", _INDENT),
-    "but found another document": _Words("a second document starts here", "take out the '---'"),
-    "found undefined alias": _Words("no anchor of this name stands above", _STAR),
+    "but found another document": _Words("a second document starts here", "remove the '---'"),
+    "found undefined alias": _Words("no anchor of this name precedes it", _STAR),
     "did not find expected alphabetic or numeric character": _Words("no name of an anchor or alias", _STAR),
 }  # fmt: skip
 """libyaml's words → ours. Where PyYAML is without libyaml, its own are shown as they are."""
@@ -44,7 +44,7 @@ def problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
     if isinstance(error, ReaderError):
         before = text.partition(chr(error.character))[0]
         place = Position(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        message = f"the character #x{error.character:04x} can't stand in YAML"
+        message = f"the character #x{error.character:04x} is not allowed in YAML"
         return Problem(CODE, "", message, position=place, hint="take it out")
     assert isinstance(error, yaml.MarkedYAMLError)
     said = error.problem or error.context or "not YAML"
@@ -61,7 +61,7 @@ def problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
 
 def _start(character: str) -> _Words:
     if character == "\t":
-        return _Words("a tab stands here", "indent with spaces")
+        return _Words("this is a tab", "indent with spaces")
     return _Words(f"a value can't start with {character}", "put it in quotes")
 
 

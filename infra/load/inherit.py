@@ -60,7 +60,7 @@ def _read(path: Path, seen: tuple[Path, ...], asked: Position | None) -> tuple[V
     base_path = path.parent / extends.content
     if base_path.resolve() in chain:
         names = " → ".join(file.name for file in (*chain, base_path))
-        message = f"goes round in a circle: {names}"
+        message = f"is circular: {names}"
         return value, [*problems, Problem("SPEC006", "extends", message, position=extends.position)]
     base, base_problems = _read(base_path, chain, extends.position)
     return merge(base, value), [*base_problems, *problems]

@@ -167,7 +167,7 @@ class _Reader:
             name = key.value
             if name == "<<" and not key.style:
                 self.wrong(
-                    "SPEC001", path, "merge keys (<<) are no part of YAML 1.2", key.start_mark,
+                    "SPEC001", path, "merge keys (<<) are not part of YAML 1.2", key.start_mark,
                     "use 'extends', or an alias for a whole value",
                 )  # fmt: skip
             elif name in content:
@@ -179,7 +179,7 @@ class _Reader:
 
     def both(self, path: Path, first: Value, again: Value) -> Value:
         """What a key that is written twice means: of mappings both, of anything else it is not known."""
-        message = f"written twice; first in line {first.position.line}"
+        message = f"duplicate key; first in line {first.position.line}"
         self.problems.append(Problem(TWICE, dotted(path), message, position=again.position))
         if not isinstance(first.content, dict) or not isinstance(again.content, dict):
             return first

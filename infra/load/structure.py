@@ -179,11 +179,11 @@ class _Fault:
             case "extra_forbidden":
                 return "SPEC002", "unknown key", self._other_key()
             case "missing":
-                return "SPEC004", "missing; it must be given", ""
+                return "SPEC004", "missing; it is required", ""
             case "union_tag_not_found":
-                return "SPEC004", "says nothing of its kind", "add 'kind: aws' or 'kind: physical'"
+                return "SPEC004", "does not state its kind", "add 'kind: aws' or 'kind: physical'"
             case "union_tag_invalid" if self.value.content is None:
-                return "SPEC004", "says nothing of its kind", "write aws or physical"
+                return "SPEC004", "does not state its kind", "write aws or physical"
             case "union_tag_invalid":
                 tags = self.context["expected_tags"].replace(",", " or")
                 return self._choice(self.context["tag"], _choices(tags))
@@ -195,7 +195,7 @@ class _Fault:
         """Message and hint for a value of the wrong form."""
         expected = _EXPECTED.get(self.kind, "one value")
         if self.input is None:
-            return "says nothing", self._instead_of_null()
+            return "has no value", self._instead_of_null()
         if self.kind in _BOUNDS:
             bound, words = _BOUNDS[self.kind]
             limit = self.context[bound]
@@ -214,7 +214,7 @@ class _Fault:
         if found:
             required = [name for name, field in found[0].model_fields.items() if field.is_required()]
             return f"it needs {', '.join(required)}" if required else "write {} to have it with its defaults"
-        return "take it out" if isinstance(self.path[-1], int) else "write what it is, or take it out"
+        return "take it out" if isinstance(self.path[-1], int) else "give one, or remove it"
 
     def _other_key(self) -> str:
         if self.elsewhere:

@@ -1,4 +1,4 @@
-"""``python -m infra.localaws --folder FOLDER --environment NAME [--port PORT]``: serve until told to stop.
+"""``python -m infra.localaws --folder FOLDER --environment NAME [--port PORT]``: serve until stopped.
 
 Writes ``FOLDER/server.json`` (mode 0600) once it listens, and removes nothing when it ends: that file with
 no process behind it says that a cloud was lost.

@@ -15,14 +15,14 @@ Inventory: TypeAlias = dict[str, dict[str, list[str]]]
 """Region (``global`` for services that have none) → ``service.kind`` → ids, all sorted."""
 
 _GONE: Final = {"deleted", "deleting", "terminated", "cancelled", "pendingdeletion", "rejected", "released"}
-"""States in which AWS still answers a resource for a while, which is no more."""
+"""States in which AWS still answers for a while with a resource that no longer exists."""
 
 _STATES: Final = ("state", "status", "key_state", "_state", "_status")
 
 _NOT_RESOURCES: Final = {
     "creation_tokens",
     "deleted_amis",
-    "delegation_sets",  # of zones, that are told themselves
+    "delegation_sets",  # of zones, which are listed themselves
     "events",  # of databases
     "launch_template_insert_order",
     "launch_template_name_to_ids",

@@ -23,7 +23,7 @@ class Call:
     """As in its signature: ``ec2``, ``elasticfilesystem``; empty for an unsigned request."""
     region: str
     action: str
-    """``CreateVpc``; empty if it could not be told."""
+    """``CreateVpc``; empty if unknown."""
     text: str
     """Path, query and body, decoded as far as it is text: for faults that ask for a zone or a type."""
 

@@ -1,4 +1,4 @@
-"""What moto does anew for each call, done once: a third of the time that calls and the start take.
+"""What moto repeats for each call, done once: a third of the time that calls and the start take.
 
 Nothing here changes an answer. Of moto 5.2.5: `get_backend_for_host` lists moto's own folder, two hundred
 entries, twice a call; `call_action` sorts all members of a class to find one method; an object of S3 is read
@@ -58,7 +58,7 @@ def install() -> None:
 
 
 def _keep_last_object() -> None:
-    """The bytes of the object that was read last. What is written anew is another object."""
+    """The bytes of the object that was read last. What is rewritten is another object."""
     from moto.s3 import models
 
     keys: Any = models.FakeKey

@@ -117,7 +117,7 @@ def test_status_tells_what_is_remembered_and_that_all_is_well(
 @pytest.mark.parametrize(
     ("changes", "ready", "renewed", "says"),
     [
-        ({"enabled": False}, 2, "2026-11-20T11:59:57Z", "off"),
+        ({"enabled": False}, 2, "2026-11-20T11:59:57Z", "disabled"),
         ({"image": None}, 2, "2026-11-20T11:59:57Z", "no image"),
         ({"image": "registry.lab.example/x:2"}, 2, "2026-11-20T11:59:57Z", "registry.lab.example/x:2"),
         ({}, 1, "2026-11-20T11:59:57Z", "1 of 2"),
@@ -160,7 +160,7 @@ def test_the_secret_follows_the_store_and_the_spec(research: Cluster, store: Loc
     assert decoded(objects) == {"slack": "xoxb-1"}
     store.put("ops", "xoxb-2")
     store.put("notices/webhook", "https://hooks.example/x")
-    assert notice_secrets.bring(api(objects), store, both) == ("brought anew", ())
+    assert notice_secrets.bring(api(objects), store, both) == ("replaced", ())
     assert decoded(objects) == {"slack": "xoxb-2", "webhook": "https://hooks.example/x"}
     assert notice_secrets.bring(api(objects), store, both)[0] == "there"
     notice_secrets.bring(api(objects), store, told(research, slack="ops"))

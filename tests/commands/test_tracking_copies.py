@@ -81,7 +81,7 @@ def test_a_pods_database_is_copied_and_put_back(calls: Path, capsys: pytest.Capt
     assert backup["file"].startswith("research-mlflow-")
     assert Path(backup["file"]).stat().st_size == backup["bytes"]
     sql("DELETE FROM runs")
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="not found"):
         tracking.restore(lab, "none.dump", yes=True, json=False)
     assert tracking.restore(lab, backup["file"], yes=True, json=True) == 0
     assert len(json.loads(capsys.readouterr().out)["steps"]) == 2

@@ -106,7 +106,7 @@ def test_a_plan_is_for_its_files_spec_engine_and_state_and_serves_once(make_job:
     lifecycle.plan(job)
     file = job.folders.state / "terraform.tfstate"
     state = json.loads(file.read_text())
-    for change, fact in (({"lineage": "another"}, "altogether"), ({"serial": state["serial"] + 1}, "serial")):
+    for change, fact in (({"lineage": "another"}, "different"), ({"serial": state["serial"] + 1}, "serial")):
         file.write_text(json.dumps(state | change))
         with pytest.raises(StalePlanError, match=fact):
             apply_saved(job)

@@ -169,7 +169,7 @@ def test_what_other_processes_do_is_finished_before_the_program_stops(tmp_path: 
         f"helper = subprocess.Popen([sys.executable, '-c', {helper!r}])\n"
         "print('ready', flush=True)\n"
         "try:\n"
-        "    while True: time.sleep(0.01); pathlib.Path('ticks').open('a').write('.')\n"
+        "    while True: time.sleep(0.01); pathlib.Path('ticks').write_text('.')\n"
         "except KeyboardInterrupt:\n"
         "    helper.kill(); print(pathlib.Path('made').exists(), flush=True)\n"
     )

@@ -31,11 +31,11 @@ def explain(project: Project, pod: str, *, file: str = "", json: bool) -> int:
         from infra.commands.autoscaler import previewing
 
         if pod:
-            raise UsageError("--pod and --file: give one of them")
+            raise UsageError("--pod and --file: give only one of them")
         return previewing.explain(project, file, json=json)
     if cluster_access.previewed(project):
         options = project.environment.options
-        say("No pod waits: the embedded AWS has no machines, so there is no cluster.")
+        say("No pod is pending: the embedded AWS has no machines, so there is no cluster.")
         say(f"To see what would be done for a job: invoke autoscaler.explain {options} --file job.yaml")
         return 0
     from infra.autoscaler.reporting import explain

@@ -38,9 +38,9 @@ def keep(project: Project, way: str) -> int:
 def _check(way: str, value: str) -> None:
     """``UsageError`` for what is certainly something else. It is not shown: it may be another secret."""
     if not value:
-        raise UsageError("nothing was given: type it, or pipe it in")
+        raise UsageError("no value given: type it, or pipe it in")
     if any(letter.isspace() for letter in value):
-        raise UsageError("there is white space in it: that is neither a token nor an address")
+        raise UsageError("it contains white space: it is neither a token nor an address")
     if way == "webhook" and not value.startswith(("https://", "http://")):
         raise UsageError("a webhook's address begins with https://")
     if way == "slack" and not value.startswith("xox"):

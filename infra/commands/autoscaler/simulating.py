@@ -34,7 +34,7 @@ def simulate(project: Project, trace: str, *, plot: str, days: str, json: bool) 
     if picture:
         require("plots", "--plot")
     if not trace:
-        note("no --trace: the story that ships is told, with the pools of its own lab")
+        note("no --trace: the bundled trace is used, with the pools of its own lab")
         return command.simulate(plot=picture, as_json=json, until=until)
     with TemporaryDirectory(prefix="causeway-") as folder:
         config = Path(folder) / "config.json"

@@ -108,9 +108,11 @@ def _problems(found: Mapping[str, Any], cluster: Cluster) -> list[str]:
     """What keeps it from its work, the gravest first."""
     settings = cluster.autoscaler
     if not settings.enabled:
-        return ["the spec has it turned off: autoscaler.enabled"]
+        return ["disabled in the spec: autoscaler.enabled"]
     if settings.image is None:
-        return ["it has no image: pools stay as large as they are; docs/autoscaler.md tells how one is built"]
+        return [
+            "it has no image: pools stay as large as they are; docs/autoscaler.md explains how to build one"
+        ]
     if found["image"] is None:
         return ["it is not in the cluster: invoke cluster.up"]
     lines = []
@@ -118,7 +120,9 @@ def _problems(found: Mapping[str, Any], cluster: Cluster) -> list[str]:
     if leader is None:
         lines.append("nobody holds its Lease: kubectl logs -n causeway-system deploy/autoscaler")
     elif leader["seconds_ago"] > LATE:
-        lines.append(f"its Lease was last renewed {leader['seconds_ago']:.0f} seconds ago: nobody is at work")
+        lines.append(
+            f"its Lease was last renewed {leader['seconds_ago']:.0f} seconds ago: no replica is active"
+        )
     if found["replicas"]["ready"] < found["replicas"]["wanted"]:
         lines.append(f"{found['replicas']['ready']} of {found['replicas']['wanted']} replicas are ready")
     if found["image"] != settings.image:
@@ -139,7 +143,7 @@ def _tell(found: Mapping[str, Any]) -> None:
         [(e["group"], e["code"], _clock(e["until"]), str(e["times"])) for e in found["backoffs"]],
     )
     _table(
-        ("on its way out", "stage", "since", "because"),
+        ("terminating", "stage", "since", "because"),
         [(e["node"], e["stage"], _clock(e["since"]), e["reason"]) for e in found["drains"]],
     )
     _table(

@@ -90,7 +90,7 @@ def change(project: Project, *, yes: bool, json: bool) -> int:
         return 0
     say(f"Tokens are signed as {after.wanted[0]}.")
     if after.old and after.forgets_from:
-        say(f"Those of {listed(after.old)} are still good; to forget that, from")
+        say(f"Those of {listed(after.old)} are still accepted; to stop that, from")
         say(f"{after.forgets_from:%Y-%m-%d %H:%M} UTC on: {steps.again}")
     elif found.old:
         say(f"{listed(found.old)} is no longer accepted; to take it out of AWS: invoke apply")
@@ -98,7 +98,7 @@ def change(project: Project, *, yes: bool, json: bool) -> int:
 
 
 def known(project: Project) -> WebIdentity:
-    """What the spec says of issuers. ``UsageError`` while AWS has not told the URL of one."""
+    """What the spec says of issuers. ``UsageError`` while the URL of one is not yet known from AWS."""
     identity = project.cluster.web_identity
     environment = project.environment
     if identity is None:
@@ -125,7 +125,7 @@ def _change(there: Reach) -> Change:
     masters = rotating.all_masters(there)
     running = [api_server_issuers.running(api, each.name) for each in masters]
     if away := [master.name for master, issuers in zip(masters, running, strict=True) if not issuers]:
-        raise DriveError(f"the API server of {listed(away)} is not ready, and all masters take part")
+        raise DriveError(f"the API server of {listed(away)} is not ready, and every master is needed")
     wanted = kubeadm.issuers(cluster, there.project.outputs)
     noted = api_server_issuers.signer(api)
     since = noted[1] if noted is not None and noted[0] == wanted[0] else None
@@ -146,7 +146,7 @@ def _told(found: Change) -> None:
     elif found.old and found.forgets_from is not None:
         if clock.now() < found.forgets_from:
             raise UsageError(
-                f"pods may hold tokens of {listed(found.old)}, which is still accepted; it can be forgotten "
+                f"pods may hold tokens of {listed(found.old)}, which is still accepted; it can be removed "
                 f"from {found.forgets_from:%Y-%m-%d %H:%M} UTC on"
             )
         note(f"{listed(found.old)} is forgotten: each API server is restarted once.")
@@ -225,4 +225,4 @@ def _master(there: Reach, issuers: tuple[str, ...], master: Chosen) -> str:
             f"the API server of {master.name} does not run with them after "
             f"{rotating.API_SECONDS // 60} minutes; there: crictl ps -a, journalctl -u kubelet"
         )
-    return "its API server was started again"
+    return "its API server was restarted"

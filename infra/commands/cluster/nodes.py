@@ -114,7 +114,7 @@ def drain(
 
     _require_seconds(timeout)
     if undo and out_of_service:
-        raise UsageError("--undo also takes back --out-of-service: give one of them")
+        raise UsageError("--undo also reverts --out-of-service: give only one of them")
     with cluster_access.reach(project) as there:
         node = nodes.require(there.api, name)
         if undo:
@@ -150,8 +150,8 @@ def _take_out_of_service(there: Reach, node: dict[str, Any], *, yes: bool, timeo
     for each in work:
         note(f"  {each}")
     note("If the machine still runs, so do they, and two pods may write to one volume: data may be lost.")
-    if not yes and ask(f"Is {name} powered off? Type its name to go on:") != name:
-        raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+    if not yes and ask(f"Is {name} powered off? Type its name to continue:") != name:
+        raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
     nodes.take_out_of_service(there.api, name)
     if not wait_for(lambda: not nodes.pods_at_work(there.api, name), seconds=timeout):
         left = ", ".join(nodes.pods_at_work(there.api, name))
@@ -199,8 +199,8 @@ def remove(
             _check_quorum(there, name)
         pods = "lost" if lost else "moved"
         what = f"{name} leaves the cluster{', and etcd' if master else ''}; its pods are {pods}"
-        if not yes and ask(f"{what}. Type its name to go on:") != name:
-            raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+        if not yes and ask(f"{what}. Type its name to continue:") != name:
+            raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
         with lease.held(there.api, there.another(), access.who(), f"cluster.remove {name}"):
             if node is not None and not lost:
                 steps.step(
@@ -214,7 +214,7 @@ def remove(
     if json:
         say_json({"node": name, "steps": steps.done, "failed": steps.failures})
     else:
-        say(f"{name} is no node any more.")
+        say(f"{name} is no longer a node.")
         if machine is not None:
             say(f"{project.environment.spec_file} still has it: the next cluster.up brings it back.")
         elif node is not None:
@@ -244,7 +244,7 @@ def _machine(project: Project, name: str) -> Chosen | None:
 
 def _require_seconds(timeout: int) -> None:
     if timeout < 1:
-        raise UsageError(f"--timeout {timeout}: pods need a second at least")
+        raise UsageError(f"--timeout {timeout}: pods need at least a second")
 
 
 def _is_master(machine: Chosen | None, node: dict[str, Any] | None) -> bool:
@@ -275,14 +275,14 @@ def _reset(steps: Steps, machine: Chosen | None, *, lost: bool) -> str:
     from infra.drive.ssh_connection import opened
 
     if machine is None:
-        return "left out: it is no machine of the spec's"
+        return "skipped: it is not a machine of the spec"
     try:
         with opened(machine.fqdn) as remote:
             remote.run(nodes.RESET)
     except CausewayError as problem:
         if not lost:
-            steps.missed(f"{problem} (not reset: it must be set up anew before it joins again)")
-        return "left as it is"
+            steps.missed(f"{problem} (not reset: set it up again before it rejoins)")
+        return "unchanged"
     return "kubeadm reset"
 
 
@@ -295,7 +295,7 @@ def _leave_etcd(there: Reach, name: str) -> str:
         raise DriveError(f"the API does not answer after {READY // 60} minutes; invoke cluster.status")
     through = nodes.reach_through(there.api, name)
     if through is None:
-        raise DriveError(f"no other pod of etcd is ready: whether {name} is a member still can't be told")
+        raise DriveError(f"no other pod of etcd is ready: whether {name} is still a member is unknown")
     was = False
 
     def gone() -> bool:
@@ -310,8 +310,8 @@ def _leave_etcd(there: Reach, name: str) -> str:
         return True
 
     if not wait_for(gone, seconds=SETTLED):
-        raise DriveError(f"etcd is not well enough to let {name} go; see invoke cluster.status")
-    return "taken out" if was else "no member any more"
+        raise DriveError(f"etcd is not healthy enough to lose {name}; see invoke cluster.status")
+    return "taken out" if was else "no longer a member"
 
 
 def _forget(there: Reach, name: str) -> str:

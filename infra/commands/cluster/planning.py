@@ -31,7 +31,7 @@ def tell(project: Project, store: Store, *, json: bool) -> int:
             if there.api.ready():
                 rows = [_row("keys", "kept as they are"), *_compared(there, store)]
             else:
-                note(f"The API does not answer at {where.address}: this is a run where none was begun.")
+                note(f"The API does not answer at {where.address}: this run starts from nothing.")
                 rows = [_row("keys", "kept as they are"), *begun(project)]
     show(rows, json=json)
     return 0
@@ -64,7 +64,7 @@ def begun(project: Project) -> list[dict[str, Any]]:
     masters = [each.name for each in nodes if each.is_master]
     others = [each.name for each in nodes if each.name not in masters]
     return [
-        _row(masters[0], "converges and begins the cluster"),
+        _row(masters[0], "converges and initializes the cluster"),
         *(_row(name, "converges and joins") for name in masters[1:]),
         *(_row(f"apply {each.name}", f"{len(each.objects)} objects") for each in apply.parts(folder)),
         *_published(project),
@@ -107,7 +107,7 @@ def _compared(there: Reach, store: Store) -> list[dict[str, Any]]:
                 )
             )
             continue
-        words = "nothing" if not changed and not gone else f"changes {len(changed)}, takes away {len(gone)}"
+        words = "nothing" if not changed and not gone else f"changes {len(changed)}, deletes {len(gone)}"
         rows.append(_row(f"apply {part.name}", words, (*(f"~ {each}" for each in changed), *gone)))
     rows += _published(there.project)
     present = {(each.name, each.namespace): each for each in there.helm.releases()}

@@ -42,7 +42,7 @@ def restore(
         raise UsageError(f"{listed(unknown)}: no master; there are {listed(each.name for each in every)}")
     masters = [each for each in every if each.name not in lost]
     if not masters:
-        raise UsageError("a master that is left is needed: it holds the keys of the cluster")
+        raise UsageError("a remaining master is needed: it holds the keys of the cluster")
     with opened(masters[0].fqdn) as remote:
         found = restoring.copies(remote)
     if not (snapshot or latest):
@@ -54,22 +54,22 @@ def restore(
     away = everywhere([(each.name, each.fqdn) for each in masters], lambda _remote: True)
     if down := [str(each) for each in away.values() if isinstance(each, CausewayError)]:
         raise DriveError(
-            "all masters take part, for two halves of a cluster would be worse than none:\n"
+            "every master is needed, as two halves of a cluster would be worse than none:\n"
             + "\n".join(f"  {each}" for each in down)
-            + "\nOne that is lost for good is left out with --lost NAME"
+            + "\nLeave out one that is lost for good: --lost NAME"
         )
     age = _age((clock.now() - copy.taken).total_seconds())
     note(f"{copy.name}, taken {copy.taken:%Y-%m-%d %H:%M} UTC: what was written in the {age} since is lost.")
     who = listed(each.name for each in masters)
-    note(f"Masters: {who}. The API is away for some minutes; running pods stay.")
-    if not yes and ask(f"Type the environment's name to go on ({environment.name}):") != environment.name:
-        raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+    note(f"Masters: {who}. The API is unavailable for some minutes; running pods stay.")
+    if not yes and ask(f"Type the environment's name to continue ({environment.name}):") != environment.name:
+        raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
     again = f"invoke cluster.restore {environment.options} --snapshot {copy.name}"
     steps = Steps(again + "".join(f" --lost {each}" for each in lost))
     names = [each.name for each in masters]
     with steps:
-        # All stop before one begins anew: a master that still runs would go on with the old data. At the same
-        # time: an API server may take half a minute to end.
+        # All stop before one starts again: a master that still runs would keep the old data. All at once: an
+        # API server may take half a minute to end.
         steps.step(f"stop {who}", lambda: _stop(masters))
         for master in masters:
             steps.step(f"restore {master.name}", partial(_restore, master, copy.name, names))
@@ -80,7 +80,7 @@ def restore(
     else:
         say(f"etcd is as it was {age} ago, on {listed(names)}. Bring the rest in line: {_up(project)}")
         if lost:
-            say(f"{listed(lost)}: set up anew and joined by the same command.")
+            say(f"{listed(lost)}: set up again and joined by the same command.")
     return 0
 
 
@@ -120,7 +120,7 @@ def _tell(rows: Sequence[Copy], *, json: bool) -> None:
         say_json([{"name": each.name, "taken": each.taken.isoformat(), "bytes": each.bytes} for each in rows])
         return
     if not rows:
-        say("There is no copy of etcd in the bucket.")
+        say("The bucket has no copy of etcd.")
         return
     now = clock.now()
     say(

@@ -37,15 +37,15 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
     with steps, cluster_access.reach(project, store) as there:
         masters = all_masters(there)
         if secrets.rotation(store) != "none":
-            note("A rotation was begun before: it goes on.")
-        note("Each API server is started again three times, one at a time; all secrets are written anew.")
+            note("Continuing a rotation that was started before.")
+        note("Each API server is restarted three times, one at a time; all secrets are rewritten.")
         agreed(project, yes=yes)
         with lease.held(there.api, there.another(), access.who(), "cluster.rotate-encryption"):
             _run(there, steps, store, masters)
     if json:
         say_json({"steps": steps.done})
     else:
-        say("Secrets are encrypted with a new key, and the one before is forgotten.")
+        say("Secrets are encrypted with a new key, and the previous one is deleted.")
         say("Copies of etcd from before today need the old one: it is in backups of the secrets store alone.")
     return 0
 
@@ -53,7 +53,7 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
 def all_masters(there: Reach) -> list[Chosen]:
     """``DriveError`` while the API does not answer."""
     if not there.api.ready():
-        raise DriveError("the API does not answer, and all masters take part; see invoke cluster.status")
+        raise DriveError("the API does not answer, and every master is needed; see invoke cluster.status")
     return [each for each in choose(there.project, "", ()) if "control-plane" in each.roles]
 
 
@@ -61,7 +61,7 @@ def agreed(project: Project, *, yes: bool, what: str = "Rotate the key of") -> N
     """``UsageError`` unless the person types the environment's name, or said yes before."""
     name = project.environment.name
     if not yes and ask(f"{what} {name}? Type its name:") != name:
-        raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+        raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
 
 
 def _run(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen]) -> None:
@@ -85,7 +85,7 @@ def _run(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen]) ->
         _everywhere(there, steps, store, masters, "reads with the new key")
         steps.step("the new key comes first", promote)
     _everywhere(there, steps, store, masters, "writes with the new key")
-    steps.step("every secret is written anew", lambda: _rewritten(there))
+    steps.step("rewrite every secret", lambda: _rewritten(there))
     _everywhere(there, steps, store, masters, "forgets the old key", last=True)
     # Last: until then, a run that was cut off is taken up.
     steps.step("the old key", forget)
@@ -125,7 +125,7 @@ def taken(there: Reach, master: Chosen, keys: Keys, script: str) -> str:
         remote.run(script)
     if not wait_for(there.api.ready, seconds=API_SECONDS):
         raise DriveError(f"the API does not answer after {API_SECONDS // 60} minutes; there: crictl ps -a")
-    return "its API server was started again"
+    return "its API server was restarted"
 
 
 def _rewritten(there: Reach) -> str:

@@ -43,10 +43,10 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
         forgets = _forgets_from(store)
         if forgets is not None:
             _may_forget(there, store, forgets)
-            note("The old key is forgotten: each API server and controller manager is restarted once.")
+            note("The old key is removed: each API server and controller manager is restarted once.")
         else:
             if secrets.token_rotation(store) != "none":
-                note("A rotation was begun before: it goes on.")
+                note("Continuing a rotation that was started before.")
             note("Each API server and controller manager is restarted twice, one master at a time.")
         rotating.agreed(project, yes=yes)
         with lease.held(there.api, there.another(), access.who(), "cluster.rotate-signing-key"):
@@ -55,10 +55,10 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
     if json:
         say_json({"steps": steps.done, "forgets_from": forgets and forgets.isoformat()})
     elif forgets is None:
-        say("Tokens are signed with the new key, and the one before is forgotten.")
+        say("Tokens are signed with the new key, and the previous one is removed.")
     else:
-        say("Tokens are signed with the new key. Those of the one before are still good; to forget it, from")
-        say(f"{forgets:%Y-%m-%d %H:%M} UTC on: {steps.again}")
+        say("Tokens are signed with the new key; those of the previous one are still accepted.")
+        say(f"To remove it, from {forgets:%Y-%m-%d %H:%M} UTC on: {steps.again}")
     return 0
 
 
@@ -133,12 +133,12 @@ def _may_forget(there: Reach, store: Store, at: datetime) -> None:
 
     if clock.now() < at:
         raise UsageError(
-            f"the old key still verifies tokens of pods; it can be forgotten from {at:%Y-%m-%d %H:%M} UTC on"
+            f"the old key still verifies tokens of pods; it can be removed from {at:%Y-%m-%d %H:%M} UTC on"
         )
     if kept := token_keys.lasting(there.api, secrets.old_token_keys(store)):
         raise UsageError(
             f"Secrets with a token of the old key that does not expire: {listed(kept)}; delete their "
-            "`data.token`, which the controller manager writes again, and bring it to where it is used"
+            "`data.token`, which the controller manager writes again, and copy it to where it is used"
         )
 
 

@@ -15,7 +15,7 @@ from infra.drive import clock
 from infra.errors import CausewayError
 
 SOON: Final = 30
-"""Days before its end from which a certificate is told."""
+"""Days before its end from which a certificate is reported."""
 
 
 def status(project: Project, *, json: bool) -> int:
@@ -97,7 +97,7 @@ def _addons(there: Reach) -> list[dict[str, Any]]:
     try:
         found = there.helm.releases()
     except CausewayError as problem:
-        note(f"add-ons can't be told: {problem}")
+        note(f"add-ons unknown: {problem}")
         return []
     return [
         {"name": each.name, "namespace": each.namespace, "chart": each.chart, "status": each.status}
@@ -139,7 +139,7 @@ def _problems(found: Mapping[str, Any], snapshot_seconds: int) -> list[str]:
 
     lines = [f"{each['name']} is {each['state']}" for each in found["masters"] if each["state"] != "ready"]
     members = found["etcd"]["members"]
-    lines += [f"etcd at {each['endpoint']} is not well" for each in members if not each["healthy"]]
+    lines += [f"etcd at {each['endpoint']} is unhealthy" for each in members if not each["healthy"]]
     if members and not any(each["leader"] for each in members):
         lines.append("etcd has no leader")
     if members and len(members) != len(found["masters"]):
@@ -195,7 +195,7 @@ def stayed_behind(row: Mapping[str, Any], masters: str) -> str:
     """
     pool = row["pool"]
     follow = (
-        "invoke cluster.upgrade goes on with them"
+        "invoke cluster.upgrade continues with them"
         if pool in {"-", "masters"}
         else "bake and apply its image, then invoke cluster.upgrade"
     )

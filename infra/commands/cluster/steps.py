@@ -38,7 +38,7 @@ class Steps:
             return
         ended = bool(self.done) and self.done[-1]["step"] == self.begun
         where = f"{'after' if ended else 'in'} step {len(self.done) + (not ended)}, {self.begun}"
-        note(f"    stopped {where}. What is done stays; go on with: {self.again}")
+        note(f"    stopped {where}. What is done stays; continue with: {self.again}")
 
     def step(self, title: str, work: Work) -> None:
         """Do one. Whatever it raises is passed on, with where it stopped said. What it says itself goes to
@@ -52,7 +52,8 @@ class Steps:
                 said = work()
         except CausewayError:
             note(
-                f"    failed in step {number}, {title}. What is done stays; mend it, and go on: {self.again}"
+                f"    failed in step {number}, {title}. What is done stays; "
+                f"fix the cause, then continue: {self.again}"
             )
             raise
         seconds = time.monotonic() - began

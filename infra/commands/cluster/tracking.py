@@ -65,7 +65,7 @@ def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
     managed = _tracking(project).managed
     if managed is None:
         if listed:
-            raise UsageError("the database is in a pod, and its copies are files: without --snapshots")
+            raise UsageError("the database is in a pod, and its copies are files: omit --snapshots")
         path = Path(file or f"{project.environment.name}-mlflow-{clock.now():%Y%m%d-%H%M%S}.dump")
         with cluster_access.reach(project) as there:
             note(f"{path}: a copy of MLflow's database; servers go on meanwhile")
@@ -76,7 +76,7 @@ def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
             say(f"{path}: {size / 2**20:.1f} MiB. Put it back: {_restore_with(project, str(path))}")
         return 0
     if file:
-        raise UsageError("the database is at RDS, which keeps copies as snapshots: without --file")
+        raise UsageError("the database is at RDS, which keeps copies as snapshots: omit --file")
     aws = _aws(project)
     if listed:
         _tell(database_backup.snapshots(aws, managed.name, managed.region), json=json)
@@ -93,7 +93,7 @@ def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
 
 
 def restore(project: Project, file: str, *, yes: bool, json: bool) -> int:
-    """Put a file's copy in the place of a pod's database, and start MLflow's servers anew."""
+    """Put a file's copy in the place of a pod's database, and restart MLflow's servers."""
     managed = _tracking(project).managed
     if managed is not None:
         raise UsageError(
@@ -101,16 +101,16 @@ def restore(project: Project, file: str, *, yes: bool, json: bool) -> int:
         )
     path = Path(file).absolute()
     if not path.is_file():
-        raise UsageError(f"there is no file {file}; invoke cluster.tracking-backup makes one")
+        raise UsageError(f"file {file} not found; invoke cluster.tracking-backup makes one")
     name = project.environment.name
     note(f"What was logged since {file} was made is lost to MLflow, and stays beside it as `mlflow_before`.")
-    if not yes and ask(f"Type the environment's name to go on ({name}):") != name:
-        raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+    if not yes and ask(f"Type the environment's name to continue ({name}):") != name:
+        raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
     steps = Steps(_restore_with(project, file))
     with steps, cluster_access.reach(project) as there:
         steps.step(f"restore {path.name}", lambda: _restored(there, path))
         # Their first container brings the database to their version.
-        steps.step("start MLflow anew", lambda: _restarted(there))
+        steps.step("restart MLflow", lambda: _restarted(there))
     if json:
         say_json({"file": file, "steps": steps.done})
     else:
@@ -148,7 +148,7 @@ def _restarted(there: cluster_access.Reach) -> str:
     there.kubectl.run(
         "rollout", "status", *of_server, f"--timeout={_START_SECONDS}s", timeout=_START_SECONDS + 60
     )
-    return "its servers are there"
+    return "its servers are running"
 
 
 def _restore_with(project: Project, file: str) -> str:

@@ -84,7 +84,7 @@ def up(project: Project, *, plan: bool, destroy: Sequence[str], at_once: int, js
         for failure in steps.failures:
             note(f"error: {failure}")
         if steps.failures:
-            note(f"Mend that, then go on: {steps.again}")
+            note(f"Fix that, then continue: {steps.again}")
     return 1 if steps.failures else 0
 
 
@@ -229,7 +229,7 @@ def _parts(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -
     for part in apply.parts(rendered(there.project)):
         if part.name == tracking.PART:
             steps.step(
-                "the way to MLflow's database", partial(tracking.bring_access, there.api, store, managed)
+                "access to MLflow's database", partial(tracking.bring_access, there.api, store, managed)
             )
         steps.step(f"apply {part.name}", partial(_apply, there, steps, store, part, destroy))
 
@@ -282,9 +282,9 @@ def _after(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -
     def drop() -> str:
         return _said(steps, apply.drop(there.kubectl, there.api, names, destroy=destroy))
 
-    steps.step("take away what is no longer rendered", drop)
+    steps.step("delete what is no longer rendered", drop)
     for word in sorted(set(destroy) - steps.destroyed):
-        note(f"    --destroy {word}: nothing of that name is there that is rendered no longer")
+        note(f"    --destroy {word}: no object of that name has left the rendered files")
 
 
 def _apply(there: Reach, steps: Steps, store: Store, part: Part, destroy: Collection[str]) -> str:
@@ -314,9 +314,7 @@ def _said(steps: Steps, done: Applied) -> str:
             f"{each} is no longer rendered, and holds people's work: it stays. If it may go: "
             f"{steps.again} --destroy {each.word}"
         )
-    gone = (
-        f", {len(done.pruned)} taken away ({listed(list(map(str, done.pruned[:5])))})" if done.pruned else ""
-    )
+    gone = f", {len(done.pruned)} deleted ({listed(list(map(str, done.pruned[:5])))})" if done.pruned else ""
     return f"{done.count} object{'s' * (done.count != 1)}{gone}"
 
 
@@ -356,9 +354,9 @@ def _release(there: Reach, release: Release, had: Installed | None) -> str:
     from infra.drive.kubernetes import apply, rollout
 
     if there.helm.current(release, had):
-        return "as it is wanted"
+        return "as specified"
     if had is not None and had.pending:
-        note(f"    it was left {had.status} by a run that was cut off: taken back first")
+        note(f"    it was left {had.status} by an interrupted run: rolled back first")
         there.helm.recover(had)
         if had.status == "pending-install":
             had = None
@@ -378,7 +376,7 @@ def _release(there: Reach, release: Release, had: Installed | None) -> str:
 
 def _uninstall(there: Reach, each: Installed) -> str:
     there.helm.uninstall(each)
-    return "gone: no add-on of the spec any more"
+    return "deleted: no longer an add-on of the spec"
 
 
 def _pages(there: Reach, pages: Pair) -> str:

@@ -1,6 +1,6 @@
 """`invoke cluster.upgrade`: masters one at a time, then machines, then pools; a gate after each.
 
-The version stands in the spec and nowhere else: the command does what the spec says, and is told it once
+The version is in the spec and nowhere else: the command does what the spec says, and takes it once
 more so that nobody upgrades by accident. How far it has come is seen by the nodes' versions.
 """
 
@@ -70,7 +70,7 @@ def upgrade(
         if found.refused and not force:
             raise UsageError("nothing was done: " + "; ".join(found.refused))
         if not yes and ask(f"Upgrade {project.environment.name}? Type its name:") != project.environment.name:
-            raise UsageError("nothing was done: that was not agreed to (--yes where nobody can be asked)")
+            raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
         steps = Steps(f"invoke cluster.upgrade --to {to} {options}")
         holding = lease.held(there.api, there.another(), access.who(), f"cluster.upgrade --to {to}")
         with steps, holding:
@@ -83,7 +83,7 @@ def upgrade(
         return 0
     say(f"The cluster is at {to}. Add-ons follow with: invoke cluster.up {options}")
     if left:
-        say(f"Pools are behind still, as --no-pools had it: {listed(left)}. They follow with: {steps.again}")
+        say(f"Pools still run the old version (--no-pools): {listed(left)}. Upgrade them with: {steps.again}")
     return 0
 
 
@@ -91,8 +91,8 @@ def unlisted(cluster: Cluster) -> list[str]:
     """The charts whose makers do not list the spec's minor of Kubernetes."""
     version = cluster.kubernetes.version
     return [
-        f"the add-on {each.name}: chart {each.chart.version} is listed for {' to '.join(each.chart.minors)} "
-        f"by its makers, not for {version}; try it before, or pin another: "
+        f"the add-on {each.name}: chart {each.chart.version} supports {' to '.join(each.chart.minors)} "
+        f"according to its maintainers, not {version}; test it first, or pin another: "
         f"kubernetes.addons.{each.name}.version"
         for each in cluster.kubernetes.addons
         if each.chart is not None and not each.chart.lists(version)
@@ -134,7 +134,7 @@ def _spec_release(project: Project, to: str) -> str:
             f"spec is what counts: write {to} there, look at `invoke plan`, bake, apply, then run this again"
         )
     if not to:
-        raise UsageError(f"--to {wanted.release}? Say it: an upgrade has no way back")
+        raise UsageError(f"--to {wanted.release}? Confirm the version: an upgrade cannot be undone")
     return wanted.release
 
 
@@ -145,7 +145,7 @@ def _run(there: Reach, steps: Steps, store: Store, work: _Work, to: str, *, pool
     if before is None:
         before = upgrades.remember(there.api, to)
     else:
-        note("An upgrade to this version was begun before: it goes on, measured by how it was then.")
+        note("Continuing an upgrade to this version, compared with the state before it.")
     moved: list[str] = []
     for machine in (*work.masters, *work.machines):
         steps.step(f"{machine.name} to {to}", partial(_machine, there, store, machine, to))
@@ -199,8 +199,8 @@ def _gate(there: Reach, before: Before, moved: Sequence[str], gate: int) -> str:
         sleep=time.sleep,
     )
     if found:
-        raise DriveError("not as well as before:\n" + "\n".join(f"  {each}" for each in found))
-    return "as well as before"
+        raise DriveError("less healthy than before:\n" + "\n".join(f"  {each}" for each in found))
+    return "as healthy as before"
 
 
 def _pool(there: Reach, pool: str, to: str) -> str:
@@ -212,7 +212,7 @@ def _pool(there: Reach, pool: str, to: str) -> str:
     from infra.drive.kubernetes.kubectl import at_least
 
     if not pool:
-        raise DriveError("nodes of no pool and no machine of the spec's: take them out with cluster.remove")
+        raise DriveError("nodes of no pool and no machine of the spec's: remove them with cluster.remove")
     code = images.roll(
         there.project, pool, (), min_healthy=90, max_healthy=110, protected="refresh", checkpoints=[],
         cancel=False, wait=True, json=False,

@@ -23,7 +23,7 @@ ADMIN: Final = "/etc/kubernetes/admin.conf"
 
 
 def secrets_for(project: Project, chosen: Iterable[Chosen]) -> dict[str, Mapping[str, bytes]]:
-    """Machine → what it is brought. One that is missing keeps what it has: it is no node, or its cluster's
+    """Machine → what it is brought. One that is missing keeps what it has: it is not a node, or its cluster's
     keys or API can't be reached from here, which is said.
 
     Masters bring the cluster's keys into being; for workers alone nothing is made.
@@ -62,7 +62,7 @@ def _brought(project: Project, nodes: Sequence[Chosen], store: Store) -> dict[st
 def _require_none_begun(project: Project, masters: Sequence[str]) -> None:
     """``DriveError`` where the first master would begin a cluster beside one that is down.
 
-    It is asked of the others: its own disk says nothing when it was set up anew.
+    It is asked of the others: its own disk says nothing after it was set up again.
     """
     from infra.drive.machines.survey import everywhere
 
@@ -82,7 +82,7 @@ def _require_none_begun(project: Project, masters: Sequence[str]) -> None:
         raise DriveError(
             f"{first.hostname} would begin a cluster, and who may have one can't be asked:\n"
             + "\n".join(f"  {each}" for each in unknown)
-            + "\nBring those up first: two clusters with the same keys would be worse than none"
+            + "\nBring those up first: two clusters must not share keys"
         )
     members = sorted(name for name, has in found.items() if has)
     if members:

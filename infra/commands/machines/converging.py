@@ -31,7 +31,7 @@ def converge(
 ) -> int:
     """Bring machines in line; 1 when one failed, 130 when it was stopped."""
     if not (site or nodes or everything):
-        raise UsageError("which machines? Say --site, --nodes or --all")
+        raise UsageError("no machines given: --site, --nodes or --all")
     if at_once < 1:
         raise UsageError(f"--at-once {at_once}: at least one machine must be converged at a time")
     there = existing(project, choose(project, site, nodes))

@@ -35,10 +35,10 @@ def enroll(
 
     chosen = choose(project, site, names)
     if not (site or names):
-        raise UsageError("which machines? Say --site or --nodes")
+        raise UsageError("no machines given: --site or --nodes")
     machines = _physical(chosen)
     if len(chosen) > 1 and ("@" in login or fingerprint):
-        raise UsageError("an address or a fingerprint is one machine's; name that one with --nodes")
+        raise UsageError("an address or a fingerprint belongs to one machine; name it with --nodes")
     client, fetch = project.cluster.client, fetching(project)
     settings()
     ready = []

@@ -36,12 +36,12 @@ def nodes(project: Project, site: str, names: Sequence[str], *, json: bool) -> i
             for reason in row.get("gpus", {}).get("reasons", ()):
                 note(f"{row['node']}: {reason}")
             if row.get("keys_elsewhere"):
-                note(f"{row['node']}: its keys are not in this folder; drift is told by all else")
+                note(f"{row['node']}: its keys are not in this folder; drift is judged by everything else")
     return 0 if all(row["state"] == "ok" for row in rows) else 1
 
 
 def _inputs(project: Project, chosen: Iterable[Chosen]) -> dict[str, str]:
-    """Node → the digests of what it would be sent now; nothing for one that can't be told."""
+    """Node → the digests of what it would be sent now; nothing for one where they are unknown."""
     from infra.drive.machines.payload import payload, shared
 
     write(project)

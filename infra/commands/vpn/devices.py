@@ -75,7 +75,7 @@ def profile(
     vpn = cluster.access.vpn
     if qr and public_key:
         raise UsageError(
-            "--qr shows the private key, which --public-key leaves on the device: give one of them"
+            "--qr shows the private key, which --public-key leaves on the device: give only one of them"
         )
     given = keys.check_public_key(public_key) if public_key else ""
     login = pki_store.entitled(project, user)
@@ -126,9 +126,9 @@ def profile(
         for path in written:
             say(f"{path}, good until {entered.until:%Y-%m-%d}. {key}")
     for where, why in failed.items():
-        note(f"error: {where} does not know it yet: {why}")
+        note(f"error: {where} does not have it yet: {why}")
     if failed or not push:
-        note(f"Bring it to the servers: invoke vpn.push {project.environment.options}")
+        note(f"Send it to the servers: invoke vpn.push {project.environment.options}")
     return 1 if failed else 0
 
 

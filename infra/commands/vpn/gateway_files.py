@@ -158,7 +158,7 @@ def require_whole(project: Project, sites: Iterable[str]) -> None:
         raise UsageError(
             f"AWS's addresses of {', '.join(sorted(set(lost)))} are not known here, and a gateway without "
             f"them would end these tunnels; invoke outputs {environment.options} reads them from the state, "
-            f"where somebody else has applied them; else: invoke apply {environment.options}"
+            f"where somebody else has applied them; otherwise: invoke apply {environment.options}"
         )
 
 

@@ -90,7 +90,7 @@ def profiles(project: Project, *, everybody: bool, json: bool) -> int:
     """Write OpenVPN's profiles: of users who have no certificate yet, or everybody's with all devices."""
     if not project.cluster.access.vpn.openvpn:
         raise UsageError(
-            "access.vpn.kinds: the servers do not speak OpenVPN; invoke vpn.profile makes one for WireGuard"
+            "access.vpn.kinds: the servers run no OpenVPN; invoke vpn.profile makes a profile for WireGuard"
         )
     pki = pki_store.existing(project, pki_store.store(project))
     moment = clock.now()
@@ -117,7 +117,7 @@ def profiles(project: Project, *, everybody: bool, json: bool) -> int:
         for path in written:
             say(path)
         if not written:
-            say("Everybody has a profile; --all writes them anew.")
+            say("Everybody has a profile; --all writes them again.")
     return 0
 
 
@@ -195,7 +195,7 @@ def revoke(project: Project, user: str, *, device: str, reason: str, push: bool,
             again = f"invoke vpn.revoke {project.environment.options} --user {user}"
             note(f"error: {', '.join(failed)} still let {user} in; run this again: {again}")
         elif not push:
-            note(f"Servers do not know yet: invoke vpn.push {project.environment.options}")
+            note(f"The servers have not been updated: invoke vpn.push {project.environment.options}")
     return 1 if failed else 0
 
 
@@ -208,7 +208,7 @@ def _tell_cluster(cluster: dict[str, Any], user: str) -> None:
     for token in cluster["tokens"]:
         say(f"{user} could read the token {token}, which does not expire: replace it.")
     if cluster["until"]:
-        say(f"Its certificates hold until {cluster['until']}; {user} has no rights there until then.")
+        say(f"Its certificates are valid until {cluster['until']}; {user} has no rights there until then.")
 
 
 def _cut(project: Project, kept: Store, names: list[str]) -> dict[gateway_files.Place, gateway_files.Brought]:
@@ -255,7 +255,7 @@ def renew(project: Project, *, user: str, device: str, authority: bool, revoke_o
         say("Made an intermediate; all that is issued from now on is issued by it.")
     if not written and not authority:
         say("No profile is due.")
-    say(f"Bring it to the servers: invoke vpn.push {project.environment.options}")
+    say(f"Send it to the servers: invoke vpn.push {project.environment.options}")
     return 0
 
 
@@ -273,10 +273,10 @@ def take_over(project: Project, folder: str) -> int:
     for login in strangers:
         names = [each for each in certificates if each.user == login and each.valid(clock.now())]
         held = ", ".join(f"{each.name} (serial {each.id})" for each in names)
-        note(f"warning: nobody in the spec is {login!r}, and the VPN lets in whoever holds {held}")
+        note(f"warning: nobody in the spec is {login!r}, and the VPN admits any holder of {held}")
     if strangers:
         options = project.environment.options
-        note(f"Add them to the spec, or take each back: invoke vpn.revoke {options} --user <login>")
+        note(f"Add them to the spec, or revoke each: invoke vpn.revoke {options} --user <login>")
     return 0
 
 
@@ -297,7 +297,7 @@ def restore(project: Project, source: str, *, replace: bool) -> int:
     try:
         data = Path(source).read_bytes()
     except FileNotFoundError:
-        raise UsageError(f"{source}: there is no such file") from None
+        raise UsageError(f"{source}: file not found") from None
     kept = pki_store.store(project)
     pki = pki_store.pki(project, kept)
     pki.restore(data, pki_store.passphrase("The backup's passphrase:"), replace=replace)

@@ -1,4 +1,4 @@
-"""Is this machine, and this account, ready? A table of small checks, each with how to mend it."""
+"""Is this machine, and this account, ready? A table of small checks, each with its fix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     account.quotas,
     account.state_bucket,
 )
-"""In the order in which a person mends things. A new check is one function and one row."""
+"""In the order in which a person fixes things. A new check is one function and one row."""
 
 
 _TERRAFORM: Final = frozenset({machine.engine, machine.cli_config, machine.providers})

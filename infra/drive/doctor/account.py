@@ -74,7 +74,7 @@ def regions(context: Context) -> Iterator[Finding]:
     status = {one["RegionName"]: one.get("OptInStatus", "opt-in-not-required") for one in said}
     for region in context.regions:
         if region not in status:
-            yield Finding("regions", "fail", f"{region} is no region of this account's partition")
+            yield Finding("regions", "fail", f"{region} is not a region of this account's partition")
         elif status[region] == "not-opted-in":
             yield Finding(
                 "regions",
@@ -133,7 +133,7 @@ def state_bucket(context: Context) -> Iterator[Finding]:
     except ClientError as problem:
         code = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if code == 404:
-            yield Finding("state", "fail", f"there is no bucket {context.bucket}", make)
+            yield Finding("state", "fail", f"bucket {context.bucket} does not exist", make)
         else:
             yield Finding(
                 "state",

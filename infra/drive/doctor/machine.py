@@ -30,11 +30,11 @@ _TOOLS: Final = {
         "Only baking images needs it: https://developer.hashicorp.com/packer/install",
     ),
 }
-"""Programs beside Terraform: the option that makes them say their version, and how to mend their lack."""
+"""Programs beside Terraform: the option that prints their version, and how to install them."""
 
 
 def python(_patient: Context) -> Iterator[Finding]:
-    # That it is new enough is seen to by whoever installs us.
+    # The package manager that installs us checks that it is new enough.
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 

@@ -1,7 +1,7 @@
 """Bake one image: from its inputs to an AMI in every region, or nothing at all.
 
 Whatever goes wrong, at whatever point, what was made is taken back: by Packer, then by a sweep over all
-regions, and where we are killed ourselves, by the sweep of whoever comes next (``journal``). The lock file is
+regions, and where we are killed ourselves, by the sweep of the next bake (``journal``). The lock file is
 not touched here: a bake gives back ids, and only of an image that is whole.
 """
 
@@ -82,7 +82,7 @@ class Job:
     subnet: str = ""
     ssh_from: str = ""
     private: bool = False
-    """The build instance has no public address: whoever bakes reaches the private one, by the VPN."""
+    """The build instance has no public address: it is reached by its private one, over the VPN."""
     polling: int = 15
     """Seconds between two looks at what EC2 is busy with."""
     spot_patience: float = SPOT_PATIENCE
@@ -203,7 +203,7 @@ def recover(job: Job, aws: Aws, note: Callable[[str], None]) -> None:
     journal = Journal(job.build / "state")
     with journal.dead() as entries:
         for entry in entries:
-            note(f"The bake {entry.id} of {entry.image} was killed; taking back what it made.")
+            note(f"The bake {entry.id} of {entry.image} was killed; removing what it made.")
             _take_back(aws, journal, entry, KeyboardInterrupt(), job.options)
 
 
@@ -251,7 +251,7 @@ def _on_spot(oven: _Oven, folder: Path, values: Mapping[str, Any]) -> bool:
     try:
         _run(oven, folder, {**values, "spot": True})
     except _NoSpot:
-        oven.progress.enter("no spot instance is to be had: one on demand")
+        oven.progress.enter("no spot capacity: using an on-demand instance")
         return False
     return True
 
@@ -290,7 +290,7 @@ def _run(oven: _Oven, folder: Path, values: Mapping[str, Any]) -> None:
         on_interrupt=oven.progress.interrupted,
     )
     if ran.interrupted:
-        raise StoppedBakeError(f"the bake of {entry.image} was stopped; nothing is left of it")
+        raise StoppedBakeError(f"the bake of {entry.image} was stopped; nothing of it is left")
     if ran.exit_code == 0:
         return
     if values["spot"] and not run.instance and _SCARCE.search("\n".join(ran.heard.lines)):

@@ -1,7 +1,7 @@
 """Take away what a bake left: found by its tag, by its names, and by what hangs on these.
 
 Packer cleans up after itself, but for what it can't: copies in other regions when one of them failed, and all
-of it when it was killed. What is gone already is no error, so that a sweep may be done any number of times.
+of it when it was killed. What is gone already is not an error, so a sweep may run any number of times.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _wait_until_gone(ec2: Any, instances: set[str], sleep: Callable[[float], Non
     deadline = time.monotonic() + _PATIENCE
     while _ids(ec2, [{"Name": "instance-id", "Values": sorted(instances)}]):
         if time.monotonic() > deadline:
-            raise AwsError(f"{', '.join(sorted(instances))}: told to go, and still there", "Timeout")
+            raise AwsError(f"{', '.join(sorted(instances))}: still present after deletion", "Timeout")
         sleep(_BEAT)
 
 

@@ -46,7 +46,7 @@ def new_id(now: datetime | None = None) -> str:
 
 
 def begun(bake: str) -> datetime | None:
-    """When a bake of this id began; None for what is no such id."""
+    """When a bake of this id began; None for anything else."""
     try:
         return datetime.strptime(bake.rpartition("-")[0], _TIME).replace(tzinfo=UTC)
     except ValueError:

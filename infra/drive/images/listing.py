@@ -31,7 +31,7 @@ class Row:
     base: str | None
     """The AMI it was built on."""
     base_created: datetime | None
-    """When that was published: what its packages lacked then, only the bake has mended."""
+    """When that was published: what its packages lacked then, only the bake has fixed."""
     newer_base: datetime | None
     """When the newest one was published, where that is another."""
     users: tuple[str, ...]
@@ -101,7 +101,7 @@ def _published(aws: Aws, newest: Ami, found: Mapping[str, tuple[Ami, ...]]) -> d
         with aws_errors(
             f"look for source images in {newest.region}", needs=("ec2:DescribeImages",), quoting=True
         ):
-            # By a filter: an id of an image that is no more would be an error.
+            # By a filter: the id of an image that no longer exists would be an error.
             answer = aws.client("ec2", newest.region).describe_images(
                 Filters=[{"Name": "image-id", "Values": sorted(bases)}]
             )

@@ -91,7 +91,7 @@ def find(environ: Mapping[str, str] | None = None) -> Packer:
     environ = os.environ if environ is None else environ
     path = shutil.which("packer", path=environ.get("PATH"))
     if path is None:
-        raise DriveError(f"there is no packer on PATH; {_GET}")
+        raise DriveError(f"packer not found on PATH; {_GET}")
     try:
         said = subprocess.run(
             [path, "version"],
@@ -133,7 +133,7 @@ def build(
     on_beat: Callable[[], None] = lambda: None,
     on_interrupt: Callable[[int], None] = lambda _times: None,
 ) -> Ran:
-    """Run `packer build` on the template in ``folder`` to its end; Ctrl-C makes it clean up, and is told.
+    """Run `packer build` on the template in ``folder`` to its end; Ctrl-C makes it clean up, and is reported.
 
     ``log`` gets all it says; ``lock`` is locked while it lives, which may be longer than we do.
     """

@@ -23,7 +23,7 @@ PHASES: Final = (
     (r"Provisioning with shell script: .*install-client", "installing the client"),
     (r"Provisioning with shell script: .*converge", "running the cookbooks"),
     (r"Provisioning with shell script: .*check", "checking what was built"),
-    (r"Provisioning with shell script: .*minimise", "taking away what is not needed"),
+    (r"Provisioning with shell script: .*minimise", "removing what is not needed"),
     (r"Provisioning with shell script: .*seal", "sealing"),
     (r"Stopping the source instance", "stopping the build instance"),
     (r"Creating (unencrypted )?AMI \S+ from instance", "making the AMI"),
@@ -42,7 +42,7 @@ def phase_of(text: str) -> str | None:
 
 
 class Progress:
-    """Tells of one bake. ``tell`` prints a line where there is no terminal."""
+    """Shows one bake; without a terminal, a line a phase."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class Progress:
     def interrupted(self, times: int) -> None:
         """Somebody asked to stop."""
         self._say(
-            "Stopping: Packer was told once, and takes back what it made …"
+            "Stopping: Packer was interrupted once, and removes what it made …"
             if times == 1
-            else "Still waiting for Packer to take back what it made; it is not killed.",
+            else "Still waiting for Packer to remove what it made; it is not killed.",
             "yellow",
         )
 

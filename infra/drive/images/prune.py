@@ -13,14 +13,14 @@ from infra.drive.images.journal import Entry, begun
 from infra.drive.images.usage import Use
 
 STALE: Final = timedelta(hours=6)
-"""A bake that began before is over, whatever became of it."""
+"""A bake that began before is over, whether it failed or not."""
 
 _NEEDS: Final = ("ec2:DeregisterImage", "ec2:DeleteSnapshot")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of one bake's images, in all regions: they stay or go together."""
+    """Whether one bake's images stay: in all regions, they stay or go together."""
 
     bake: str
     image: str

@@ -3,7 +3,7 @@
 What it says goes to the file LOG, so that nobody's end can break a pipe under a program that is cleaning up.
 The file LOCK is locked (flock(2)) for as long as it lives: who sees it free knows that it is gone.
 
-Packer runs itself once more and starts a process a plugin; the first of them does not heed a SIGINT, as it
+Packer runs itself once more and starts a process a plugin; the first of them ignores a SIGINT, as it
 expects the terminal to tell them all. So all of this process group are told. That happens once: a second
 SIGINT makes Packer give up. Should this process be killed, Packer gets a SIGTERM, where the system can do
 that (Linux, PR_SET_PDEATHSIG, prctl(2)). Run as a script: it must be quick to start.

@@ -32,12 +32,12 @@ The server must show the certificate of its own name all the same."""
 
 LIFE: Final = timedelta(hours=1)
 _RENEWED: Final = timedelta(minutes=20)
-"""Credentials with less time left than this are made anew before they are used."""
+"""Credentials with less time left than this are renewed before they are used."""
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 SUPER: Final = "system:masters"
-"""The group that no RBAC rule can lock out: a cluster whose bindings are broken must be mendable."""
+"""The group that no RBAC rule can lock out: a cluster whose bindings are broken must be repairable."""
 
 
 @dataclass(frozen=True, slots=True)

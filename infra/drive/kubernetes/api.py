@@ -101,7 +101,7 @@ class Api:
         return True
 
     def text(self, path: str, **query: str) -> str:
-        """What is no JSON: ``/livez?verbose``, logs. Also of an answer that is an error's."""
+        """What is not JSON: ``/livez?verbose``, logs. Also of an answer that is an error's."""
         try:
             return str(self._call("GET", path, query=query, plain=True))
         except ApiError as problem:

@@ -90,7 +90,7 @@ def note_signer(api: Api, issuer: str, since: datetime) -> None:
 def _configuration(api: Api) -> dict[str, Any]:
     found = api.find(_CONFIG)
     if found is None:
-        raise DriveError("the cluster has no ConfigMap kube-system/kubeadm-config: kubeadm did not begin it")
+        raise DriveError("the cluster has no ConfigMap kube-system/kubeadm-config: kubeadm did not create it")
     configuration: dict[str, Any] = yaml.safe_load(found["data"]["ClusterConfiguration"])
     return configuration
 

@@ -107,7 +107,7 @@ def drop(kubectl: Kubectl, api: Api, rendered: Iterable[str], *, destroy: Collec
 
 
 def changes(kubectl: Kubectl, part: Part) -> tuple[str, ...] | None:
-    """The objects of a part that applying would change; None where that can't be told before more is
+    """The objects of a part that applying would change; None where that is unknown before more is
     there."""
     if not part.objects:
         return ()
@@ -134,8 +134,8 @@ def listed(api: Api, part: str) -> frozenset[Ref]:
         return frozenset(Ref(*map(str, row)) for row in rows)
     except (KeyError, ValueError, TypeError):
         raise DriveError(
-            f"the ConfigMap {NAMESPACE}/{LIST}{part} is not as it was written; delete it: nothing of that "
-            "part is pruned until it was applied again"
+            f"the ConfigMap {NAMESPACE}/{LIST}{part} was modified; delete it: nothing of that part is "
+            "pruned until it is applied again"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Encryption at rest: masters take another key, and what was written with an older one is written anew."""
+"""Encryption at rest: masters take another key, and what was written with an older one is rewritten."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def find() -> Program:
     """Helm on PATH. ``DriveError`` without one, or with one that is too old."""
     path = shutil.which("helm")
     if path is None:
-        raise DriveError(f"there is no helm on PATH; install Helm 3.14 or newer: {_GET}")
+        raise DriveError(f"helm not found on PATH; install Helm 3.14 or newer: {_GET}")
     done = subprocess.run(
         [path, "version", "--template", "{{.Version}}"],
         capture_output=True, text=True, check=False, timeout=60, env=_env(os.environ),
@@ -210,7 +210,7 @@ class Helm:
         return [release.repository or release.chart]
 
     def _every(self) -> list[str]:
-        # Helm 3 lists only what is deployed or failed unless it is told; Helm 4 lists all.
+        # Helm 3 lists only what is deployed or failed by default; Helm 4 lists all.
         return [] if self.program.version >= (4, 0, 0) else ["--all"]
 
     def _ours(self, ours: bool) -> list[str]:
@@ -224,7 +224,7 @@ class Helm:
                 env=_env(os.environ), cwd=self.access.folder,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise DriveError(f"helm {words[0]}: no end within {timeout:.0f} s") from None
+            raise DriveError(f"helm {words[0]}: not finished after {timeout:.0f} s") from None
         if done.returncode:
             raise HelmError(("helm", *words[:3]), done.returncode, done.stderr.strip())
         return done.stdout

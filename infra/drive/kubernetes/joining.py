@@ -1,4 +1,4 @@
-"""What machines are brought to become nodes: masters their authorities, those that are no node yet a token.
+"""What machines need to become nodes: masters their authorities, machines that are not yet nodes a token.
 
 A token lets a machine ask for a kubelet's certificate (Kubernetes, "Authenticating with Bootstrap
 Tokens"). It lasts half an hour, one a run.
@@ -81,14 +81,14 @@ def node_names(api: Api) -> frozenset[str]:
 
 
 def has_joined(node: Mapping[str, Any]) -> bool:
-    """Whether a kubelet has told of itself."""
+    """Whether a kubelet has registered."""
     return bool(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion"))
 
 
 def keep_pod_blocks(api: Api, cluster: Cluster, names: Collection[str]) -> None:
     """Gives VPN servers that are to join their blocks of pods' addresses, by which policies know them.
 
-    A block is a node's for good, and whoever is first gives it: kube-controller-manager takes any that is
+    A block is a node's for good, and the first to give it wins: kube-controller-manager takes any that is
     free for a node without one. So the node is there before its kubelet, which finds it and takes it for
     its own; as a kubelet's labels and taints count only for a node that it brings, this one has them too.
     """

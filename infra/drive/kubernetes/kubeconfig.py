@@ -1,6 +1,6 @@
 """People's way to the cluster: a kubeconfig with a short-lived certificate, or with a command that gets one.
 
-Kubernetes knows no revocation list. Whoever holds a certificate is who it says until it ends; what can
+Kubernetes knows no revocation list. The holder of a certificate is who it says until it ends; what can
 be taken at once is what that user may do. So rights hang on users and never on the groups in a
 certificate, certificates are short-lived, and the store remembers until when the last one holds.
 """
@@ -94,7 +94,7 @@ def with_command(
             "command": "sh",
             "args": ["-c", script],
             "interactiveMode": "Never",
-            "installHint": "Causeway gives these credentials, in its project's folder",
+            "installHint": "Causeway issues these credentials; run it in its project's folder",
         }
     }
     return access.kubeconfig(where, authority, cluster=cluster, user=login, credentials=credentials)

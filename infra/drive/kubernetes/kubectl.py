@@ -39,7 +39,7 @@ def minor(version: str) -> tuple[int, int]:
     """``v1.36.2``, ``1.36`` → (1, 36)."""
     found = re.match(r"v?(\d+)\.(\d+)", version)
     if found is None:
-        raise DriveError(f"{version!r} is no version of Kubernetes")
+        raise DriveError(f"{version!r} is not a version of Kubernetes")
     return int(found[1]), int(found[2])
 
 
@@ -55,7 +55,7 @@ def find(version: str) -> Program:
     ``1.36`` (Kubernetes, "Version Skew Policy")."""
     path = shutil.which("kubectl")
     if path is None:
-        raise DriveError(f"there is no kubectl on PATH; install kubectl {version}: {_GET}")
+        raise DriveError(f"kubectl not found on PATH; install kubectl {version}: {_GET}")
     done = subprocess.run(
         [path, "version", "--client", "--output=json"],
         capture_output=True,
@@ -117,7 +117,7 @@ class Kubectl:
         return list(found["items"]) if found.get("kind") == "List" else [found]
 
     def delete(self, file: Path) -> tuple[str, ...]:
-        """Delete a file's objects; those that are gone already are no error. Nobody waits for finalizers."""
+        """Delete a file's objects; objects that are gone are not an error. Finalizers are not waited for."""
         said = self.run("delete", "--ignore-not-found", "--wait=false", "--filename", str(file), timeout=600)
         return tuple(line for line in said.split("\n") if line)
 
@@ -154,7 +154,7 @@ class Kubectl:
                 cwd=self.access.folder,
             )
         except subprocess.TimeoutExpired:
-            raise DriveError(f"kubectl {words[0]}: no end within {timeout:.0f} s") from None
+            raise DriveError(f"kubectl {words[0]}: not finished after {timeout:.0f} s") from None
 
     def command(self, *words: str) -> tuple[list[str], dict[str, str]]:
         """The words and the environment of a command, for who gives it a file or takes one."""

@@ -91,7 +91,7 @@ def _take(api: Api, who: str, doing: str, clock: Callable[[], datetime]) -> None
         if problem.code != 409:
             raise
         raise UsageError(
-            "somebody else has just begun to work on this cluster; run this again later"
+            "somebody else has just started to work on this cluster; run this again later"
         ) from None
 
 

@@ -266,7 +266,7 @@ def require_quorum(members: list[Member], leaving: str) -> None:
         raise UsageError(f"{leaving} holds all there is of the cluster: it can't be removed")
     if well <= len(left) // 2:
         raise UsageError(
-            f"without {leaving}, {well} of {len(left)} members of etcd would be well, which is no majority: "
+            f"without {leaving}, {well} of {len(left)} members of etcd would be healthy, not a majority: "
             "bring the others back first"
         )
 

@@ -34,7 +34,7 @@ def copies(remote: Remote) -> list[Copy]:
             found.append(Copy(str(row["name"]), datetime.fromisoformat(row["taken"]), int(row["bytes"])))
         except (ValueError, KeyError, TypeError):
             raise DriveError(
-                f"{remote.name}: {PROGRAM} list says {line[:80]!r}, which is no copy of etcd"
+                f"{remote.name}: {PROGRAM} list says {line[:80]!r}, which is not a copy of etcd"
             ) from None
     return sorted(found, key=lambda each: each.taken, reverse=True)
 
@@ -42,7 +42,7 @@ def copies(remote: Remote) -> list[Copy]:
 def chosen(found: Sequence[Copy], name: str) -> Copy:
     """The copy of a name; the newest without one. ``UsageError`` where there is none."""
     if not found:
-        raise UsageError("there is no copy of etcd in the bucket")
+        raise UsageError("the bucket has no copy of etcd")
     if not name:
         return found[0]
     for each in found:

@@ -1,7 +1,7 @@
 """Whether workloads have come up, wherever they can.
 
 ``kubectl rollout status`` and ``helm --wait`` wait for every pod, also of a node that is dead: one machine
-without power would hold up the whole cluster. Here what is on a node that is not ready is told, not waited
+without power would hold up the whole cluster. Here pods on a node that is not ready are reported, not waited
 for.
 """
 
@@ -136,7 +136,7 @@ def wait(
 
     ``DriveError`` when the time is up and pods are missing from nodes that are ready, or no node is. A dead
     node may hold up other nodes' pods, as a DaemonSet's controller replaces only so many at a time: that is
-    told too, and no error.
+    reported too, and not an error.
     """
     deadline = clock() + seconds
     waiting = list(refs)

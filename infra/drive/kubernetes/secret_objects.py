@@ -31,4 +31,4 @@ def put(api: Api, namespace: str, name: str, values: Mapping[str, str], *, kind:
         return "there"
     gone: dict[str, None] = dict.fromkeys(key for key in old if key not in data)
     api.patch(f"{folder}/{name}", {"data": {**data, **gone}})
-    return "brought anew"
+    return "replaced"

@@ -152,7 +152,7 @@ def without_old_keys(store: Store) -> str:
 
 
 def drop_encryption_keys(store: Store) -> None:
-    """Forget all keys but the one that writes; every secret must have been written anew since."""
+    """Forget all keys but the one that writes; every secret must have been rewritten since."""
     store.put(ENCRYPTION, without_old_keys(store))
 
 

@@ -299,7 +299,7 @@ def noted(api: Api, name: str) -> Mapping[str, str]:
 
 
 def serving(access: Access) -> datetime | None:
-    """When the certificate ends that the API shows; None where that can't be told."""
+    """When the certificate ends that the API shows; None where that is unknown."""
     import socket
 
     from cryptography import x509

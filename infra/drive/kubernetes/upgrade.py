@@ -70,9 +70,7 @@ def plan(api: Api, kubectl: Kubectl, to: str, unlisted: Iterable[str] = ()) -> P
     behind = tuple(each for each in nodes if not at_least(each.version, to))
     refused = [*_skew(now, to, nodes), *_unwell(api, kubectl, nodes)]
     warnings = [*unlisted]
-    warnings += [
-        f"somebody still asks for {each}, which {to} does not have any more" for each in removed(api, to)
-    ]
+    warnings += [f"{each} is still in use, and {to} removed it" for each in removed(api, to)]
     for node in behind:
         warnings += [f"{node.name}: a drain waits for {each}" for each in blockers(api, node.name)]
     return Plan(now, to, behind, tuple(refused), tuple(warnings))
@@ -81,10 +79,10 @@ def plan(api: Api, kubectl: Kubectl, to: str, unlisted: Iterable[str] = ()) -> P
 def _skew(now: str, to: str, nodes: Sequence[Node]) -> list[str]:
     step = minor(to)[1] - minor(now)[1]
     if minor(to)[0] != minor(now)[0] or step < 0:
-        return [f"the cluster is at {now}: there is no way back to {to}"]
+        return [f"the cluster is at {now}: it cannot be downgraded to {to}"]
     if step > 1:
         between = f"{minor(now)[0]}.{minor(now)[1] + 1}"
-        return [f"the cluster is at {now}: it goes up a minor at a time, to {between} first"]
+        return [f"the cluster is at {now}: upgrade one minor at a time, to {between} first"]
     return [
         f"{each.name} is at {each.version}: a kubelet may be {SKEW} minors older than {to}, no more"
         for each in nodes
@@ -93,7 +91,7 @@ def _skew(now: str, to: str, nodes: Sequence[Node]) -> list[str]:
 
 
 def _unwell(api: Api, kubectl: Kubectl, nodes: Sequence[Node]) -> list[str]:
-    """What must be mended first: a master that is away has nobody to take its place while another one
+    """What must be fixed first: a master that is away has nobody to take its place while another one
     restarts."""
     found = [
         f"the master {each.name} is {each.state}" for each in nodes if each.master and each.state != "ready"
@@ -105,7 +103,7 @@ def _unwell(api: Api, kubectl: Kubectl, nodes: Sequence[Node]) -> list[str]:
 
 
 def _etcd_faults(members: Sequence[Member]) -> list[str]:
-    found = [f"etcd on {each.name} is not well" for each in members if not each.healthy]
+    found = [f"etcd on {each.name} is unhealthy" for each in members if not each.healthy]
     return found if any(each.leader for each in members) else [*found, "etcd has no leader"]
 
 
@@ -149,7 +147,7 @@ def remembered(api: Api, to: str) -> Before | None:
 
 
 def remember(api: Api, to: str) -> Before:
-    """Look, and keep it in the cluster, for whoever goes on with the upgrade."""
+    """Look, and keep it in the cluster, for the person who continues the upgrade."""
     nodes = status.nodes(api)
     found = Before(
         to,
@@ -197,7 +195,7 @@ def faults(api: Api, kubectl: Kubectl, before: Before, moved: Collection[str]) -
         for name in moved:
             node = nodes.get(name)
             if node is None:
-                found.append(f"{name} is no node any more")
+                found.append(f"{name} is no longer a node")
             elif not at_least(node.version, before.to):
                 found.append(f"{name} is still at {node.version}")
             elif name not in before.away and not node.ready:
@@ -213,7 +211,7 @@ def faults(api: Api, kubectl: Kubectl, before: Before, moved: Collection[str]) -
         if not isinstance(members, str):
             found += _etcd_faults(members)
         found += [
-            f"the pod {each} crashes over and over" for each in sorted(status.crashing(api) - before.crashing)
+            f"the pod {each} is in a crash loop" for each in sorted(status.crashing(api) - before.crashing)
         ]
         # Pods come and go: more that wait than before is what matters.
         waiting = status.pending(api) - before.pending

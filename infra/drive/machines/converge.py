@@ -81,7 +81,7 @@ class Outcome:
 
 
 class Watcher(Protocol):
-    """Is told how machines get on. Called from several threads."""
+    """Receives the progress of machines. Called from several threads."""
 
     def phase(self, name: str, phase: Phase, about: str = "") -> None:
         """A machine's phase; ``about`` is the resource that Chef works on."""
@@ -119,7 +119,7 @@ def converge(
     installs nothing. None leaves it alone.
     """
     if shutil.which("rsync") is None:
-        raise DriveError("there is no rsync on PATH; install it, here and on the machines")
+        raise DriveError("rsync not found on PATH; install it, here and on the machines")
     settings()  # said once, rather than by every machine
     asked = 0
     clear(build)
@@ -133,14 +133,14 @@ def converge(
     def one(target: Target) -> Outcome:
         if asked:
             watcher.phase(target.name, "left out")
-            return Outcome(target.name, "left out", error="not begun: you stopped")
+            return Outcome(target.name, "left out", error="not started: stopped by you")
         began = time.monotonic()
         try:
             outcome = _one(build, target, why_run, watcher, cutting, None if why_run else installing)
         except CausewayError as problem:
             outcome = Outcome(target.name, "failed", error=str(problem))
         if outcome.phase == "failed" and asked > 1:
-            outcome = replace(outcome, error="cut off: you stopped")
+            outcome = replace(outcome, error="interrupted: stopped by you")
         watcher.phase(target.name, outcome.phase)
         return replace(outcome, seconds=time.monotonic() - began)
 
@@ -183,7 +183,7 @@ class _Cutting:
         with self._lock:
             if self._begun:
                 end()
-                raise DriveError("cut off: you stopped")
+                raise DriveError("interrupted: stopped by you")
             self._ends.append(end)
         try:
             yield
@@ -296,7 +296,7 @@ def _copy(remote: Remote, folder: Path, cutting: _Cutting) -> None:
     if rsync.returncode == 0:
         return
     if "rsync: command not found" in said or "rsync: not found" in said:
-        raise DriveError(f"{remote.name}: there is no rsync on it; invoke enroll installs it")
+        raise DriveError(f"{remote.name}: rsync is not installed; invoke enroll installs it")
     last = said.splitlines()[-1] if said else f"exit code {rsync.returncode}"
     raise RemoteError(f"{remote.name}: rsync failed: {last}", rsync.returncode)
 

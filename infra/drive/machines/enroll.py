@@ -69,7 +69,7 @@ def _differences(node: PhysicalNode, facts: Facts) -> Iterator[Difference]:
         yield Difference("GPUs", str(wanted), str(facts.gpus), False)
     if facts.secure_boot and node.gpus:
         # The driver's modules are built on the machine (node['gpu']['modules']), and nobody has signed them.
-        found = "has Secure Boot, which lets in nothing but modules that Ubuntu signed"
+        found = "has Secure Boot, which loads only modules that Ubuntu signed"
         yield Difference("Secure Boot", "GPUs, whose driver is built on the machine", found, False)
     if abs(facts.behind) > _CLOCK:
         way = "behind" if facts.behind > 0 else "ahead"

@@ -88,9 +88,9 @@ class Board:
     def stopping(self, times: int) -> None:
         """See ``converge.Watcher``."""
         told = (
-            "Stopping: no other machine is begun, those at work come to their end. Ctrl-C again cuts off."
+            "Stopping: no other machine is started; those in progress finish. Ctrl-C again interrupts them."
             if times == 1
-            else "Cutting off: Chef ends at its next resource."
+            else "Interrupting: Chef stops at its next resource."
         )
         self._console.print(told, style="yellow", highlight=False, soft_wrap=True)
 

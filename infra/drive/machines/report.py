@@ -14,7 +14,7 @@ from infra.drive.ssh_connection import Remote
 
 REPORT: Final = "/var/lib/causeway/report.json"
 REHEARSAL: Final = "/var/lib/causeway/why-run.json"
-"""What a why-run reported: it is no converge, and must not hide the last one."""
+"""What a why-run reported: it is not a converge, and must not hide the last one."""
 
 STARTED: Final = "/run/causeway-converge"
 """Touched by ``templates/converge/run.sh`` when a run begins."""

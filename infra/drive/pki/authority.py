@@ -72,8 +72,8 @@ def commit(store: Store, root: Root, parts: Mapping[str, str]) -> None:
     text = records.root_text(root)
     if len(text.encode()) > LARGEST:
         raise PkiError(
-            f"the root's certificate and key take {len(text.encode()):,} bytes, and a store holds "
-            f"{LARGEST:,} a secret: the key is too large"
+            f"the root's certificate and key take {len(text.encode()):,} bytes, and a secret has at "
+            f"most {LARGEST:,}: the key is too large"
         )
     store.add(parts)
     # Where AWS's answer got lost, the call is made again and finds our own record there.

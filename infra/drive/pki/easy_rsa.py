@@ -31,7 +31,7 @@ class EasyRsa:
     authority: x509.Certificate
     key: Signer = field(repr=False)
     certificates: tuple[x509.Certificate, ...]
-    """Servers' and clients', whatever became of them."""
+    """Servers' and clients', valid or not."""
     revoked: tuple[Entry, ...]
     crl_number: int
     """Of its last revocation list; 0 if there was none."""
@@ -121,12 +121,12 @@ def _lines(path: Path) -> Iterator[_Line]:
                     int(serial, 16), _time(when), reason if reason in x509_builder.REASONS else "unspecified"
                 )
             elif state not in {"V", "E"}:
-                raise ValueError(state)  # noqa: TRY301 - all that is wrong with a line is told in one way
+                raise ValueError(state)  # noqa: TRY301 - everything wrong with a line is reported in one way
             yield _Line(where, entry, int(serial, 16), _time(ends), subject)
         except ValueError:
             raise PkiError(
                 f"{where}: not a line of an easy-rsa index (state, end, revocation, serial number, file and "
-                "subject, with tabs between them); mend it"
+                "subject, with tabs between them); fix it"
             ) from None
 
 
@@ -154,7 +154,7 @@ def _crl_number(folder: Path) -> int:
                 return x509_builder.number_of(x509.load_pem_x509_crl(_read(folder / name)))
             except ValueError:
                 raise PkiError(
-                    f"{folder / name}: not a revocation list; make it anew: easyrsa gen-crl"
+                    f"{folder / name}: not a revocation list; make it again: easyrsa gen-crl"
                 ) from None
     return 0
 
@@ -175,7 +175,7 @@ def _key(path: Path, passphrase: str) -> Signer:
             continue
         except ValueError:
             break
-    raise PkiError(f"{path}: the passphrase does not open it, or it is no key; check the passphrase")
+    raise PkiError(f"{path}: the passphrase does not open it, or it is not a key; check the passphrase")
 
 
 def _issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

@@ -32,7 +32,7 @@ SHORTEST: Final = 12
 def check_passphrase(passphrase: str) -> None:
     """``PkiError`` for one that is guessed too soon."""
     if len(passphrase) < SHORTEST:
-        raise PkiError(f"the passphrase is too short; take {SHORTEST} characters or more, say four words")
+        raise PkiError(f"the passphrase is too short; use {SHORTEST} characters or more, such as four words")
 
 
 def seal(data: bytes, passphrase: str, purpose: str, *, cost: int | None = None) -> dict[str, Any]:

@@ -18,8 +18,8 @@ _AHEAD: Final = {
     "server": SOON,
     "client": SOON,
 }
-"""How long before its end a thing is told of. A new root means a new profile for everybody. Nothing outlives
-the intermediate that issued it, so that one is renewed while it can still issue for a client's full time."""
+"""How long before its end a certificate is reported. A new root means a new profile for everybody. Nothing
+outlives the intermediate that issued it: it is renewed while it can still issue for a client's full time."""
 
 
 @dataclass(frozen=True, slots=True)

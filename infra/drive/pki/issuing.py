@@ -19,12 +19,12 @@ LONGEST_DAYS: Final = 825
 """The longest that Apple's systems take a server's certificate for, and long enough for a laptop."""
 
 SOON: Final = timedelta(days=30)
-"""What ends sooner is issued anew when asked for, and told of."""
+"""What ends sooner is issued again when asked for, and reported."""
 
 
 def check_days(days: int) -> None:
     if not 1 <= days <= LONGEST_DAYS:
-        raise PkiError(f"a certificate holds for 1 to {LONGEST_DAYS} days, not {days}")
+        raise PkiError(f"a certificate is valid for 1 to {LONGEST_DAYS} days, not {days}")
 
 
 def lasting(certificates: Iterable[Certificate], now: datetime, days: int) -> Certificate | None:

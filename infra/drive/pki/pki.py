@@ -171,7 +171,7 @@ class Pki:
         register, now = self._for_change()
         old = register.find(certificate.serial)
         if old is None:
-            raise PkiError(f"{self._store}: there is no certificate {certificate.id}; list those there are")
+            raise PkiError(f"{self._store}: certificate {certificate.id} does not exist; list those that do")
         if revoke and old.requested:
             raise PkiError(
                 f"{old.name}: its successor would have the same key, which is on the laptop; revoke it, and "
@@ -224,7 +224,7 @@ class Pki:
         """Revoke these. What has ended or was revoked before stays as it is; returns the others."""
         if reason not in x509_builder.REASONS:
             raise PkiError(
-                f"{reason!r} is no reason to revoke; take one of {', '.join(x509_builder.REASONS)}"
+                f"{reason!r} is not a reason to revoke; use one of {', '.join(x509_builder.REASONS)}"
             )
         register, now = self._for_change()
         wanted = {one.serial for one in certificates}
@@ -330,7 +330,7 @@ class Pki:
     def _refuse_second(self) -> None:
         if self.exists():
             raise PkiError(
-                f"{self._store}: there is a PKI already, and profiles may depend on it; to start anew, back "
+                f"{self._store}: there is a PKI already, and profiles may depend on it; to start over, back "
                 f"it up and then delete the secret {records.ROOT}"
             )
 

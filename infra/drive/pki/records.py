@@ -14,7 +14,7 @@ name                           what
 The last part is a serial number, or the list's number. To issue is to add one record, and so is to revoke;
 a store adds in one piece, and of two who add the same one wins. So there is nothing that a crash could leave
 half-done, nothing that two engineers could overwrite, and no index beside the records that could lie. What
-can be told from a certificate is read from it and kept nowhere else.
+a certificate says is read from it and kept nowhere else.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def root_of(text: str) -> Root:
             "key": dict(sealed),
             "tls_crypt_v2": str(server_key),
         } if register.isalnum():
-            _sound(lambda: tls_crypt.check_server_key(server_key), "its tls-crypt-v2 key is none")
+            _sound(lambda: tls_crypt.check_server_key(server_key), "its tls-crypt-v2 key is not valid")
             return Root(register, _certificate(certificate), sealed, server_key, _datetime(made))
     raise DamagedError("not in the form that was written")
 
@@ -199,7 +199,7 @@ def intermediate_of(text: str, serial: str, root: Root) -> Intermediate:
             certificate = _certificate(pem)
             _check(certificate, serial, root.certificate)
             if not x509_builder.fits(signing_key(key), certificate):
-                raise DamagedError("its key is another's")
+                raise DamagedError("its key belongs to another certificate")
             return Intermediate(certificate, key, _datetime(made))
     raise DamagedError("not in the form that was written")
 
@@ -269,7 +269,7 @@ def certificate_of(
             if kind is None:
                 raise DamagedError("neither a client's certificate nor a server's")
             if key and not x509_builder.fits(signing_key(key), certificate):
-                raise DamagedError("its key is another's")
+                raise DamagedError("its key belongs to another certificate")
             if client_key:
                 _sound(
                     lambda: tls_crypt.metadata(root.tls_crypt, client_key),
@@ -325,7 +325,7 @@ def root_crl_of(text: str, number: str, root: Root) -> x509.CertificateRevocatio
     except ValueError:
         raise DamagedError("not a revocation list") from None
     if x509_builder.number_of(crl) != _number(number, base=10):
-        raise DamagedError("its number is another")
+        raise DamagedError("its number differs")
     return crl
 
 
@@ -338,7 +338,7 @@ def signing_key(pem: str) -> Signer:
 
 def _check(certificate: x509.Certificate, serial: str, issuer: x509.Certificate) -> None:
     if hexed(certificate.serial_number) != serial:
-        raise DamagedError("it holds another certificate than its name says")
+        raise DamagedError("its certificate is not the one that its name says")
     try:
         certificate.verify_directly_issued_by(issuer)
     except (InvalidSignature, ValueError, TypeError):
@@ -380,7 +380,7 @@ def _number(text: str, base: int = 16) -> int:
     try:
         return int(text, base)
     except ValueError:
-        raise DamagedError("a number in it is none") from None
+        raise DamagedError("a number in it is not valid") from None
 
 
 def _time(moment: datetime) -> str:
@@ -391,7 +391,7 @@ def _datetime(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise DamagedError("a time in it is none") from None
+        raise DamagedError("a time in it is not valid") from None
     if moment.tzinfo is None:
         raise DamagedError("a time in it has no zone")
     return moment

@@ -114,7 +114,7 @@ class Archive:
         )
 
     def forget(self) -> None:
-        """Fetch all anew next time."""
+        """Fetch all again next time."""
         self._known.clear()
 
     def _texts(self, prefix: str) -> dict[str, str]:

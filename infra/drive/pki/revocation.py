@@ -2,7 +2,7 @@
 
 They are kept nowhere. Time is cut into windows of a third of a list's life, from the intermediate's first
 day; a list begins with its window or with the latest revocation, whichever is later. So it is the same, byte
-for byte, whoever asks and however often, until something is revoked or two thirds of its life are left: who
+for byte, however often it is asked for, until something is revoked or two thirds of its life are left: who
 brings servers a list once in each window's time leaves none with less than a third of it.
 
 Its number counts windows and, within them, all revocations there ever were: it only grows (RFC 5280, 5.2.3).

@@ -74,7 +74,7 @@ def metadata(server: str, client: str) -> str:
 
 
 def check_server_key(server: str) -> None:
-    """``ValueError`` for text that is no server key."""
+    """``ValueError`` for text that is not a server key."""
     _keys(server)
 
 

@@ -90,7 +90,7 @@ def make(environment: str, env: Mapping[str, str]) -> Key:
             fresh.unlink(missing_ok=True)
     except OSError as problem:
         raise SecretsError(
-            f"{path}: the key can't be written ({_why(problem)}); mend that, or set {VARIABLE} to what this "
+            f"{path}: the key can't be written ({_why(problem)}); fix that, or set {VARIABLE} to what this "
             f"prints: head -c {BYTES} /dev/urandom | base64"
         ) from None
     key = find(environment, env)

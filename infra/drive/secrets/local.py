@@ -29,7 +29,7 @@ _PATIENCE: Final = 30.0
 """Seconds to wait for another process's write, which takes milliseconds."""
 
 _GIT: Final = (
-    "# Secrets, encrypted. Not for git: whoever gets a key later could read all that was ever here.\n*\n"
+    "# Secrets, encrypted. Not for git: someone who gets a key later could read all that was ever here.\n*\n"
 )
 
 
@@ -120,7 +120,7 @@ class LocalStore:
             sealed = base64.b64decode(entry, validate=True)
             return AESGCM(key.material).decrypt(sealed[:_NONCE], sealed[_NONCE:], self._bound(name)).decode()
         except (InvalidTag, binascii.Error, ValueError):
-            raise self._damaged(f"the secret {name} was changed by other hands") from None
+            raise self._damaged(f"the secret {name} was changed by something else") from None
 
     def _bound(self, name: str) -> bytes:
         return f"causeway\0{self._environment}\0{name}".encode()

@@ -29,7 +29,7 @@ ACTIONS: Final = (
 
 _ADVICE: Final = {
     "ParameterLimitExceeded": (
-        "the region holds as many parameters as your account may have; ask AWS for more"
+        "your account's limit of parameters in the region is reached; ask AWS for more"
     ),
     "ValidationException": (
         "secrets.prefix must start with '/', but not with /aws or /ssm, and hold only a-z A-Z 0-9 . _ - /"

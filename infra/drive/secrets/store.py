@@ -1,6 +1,6 @@
 """What a place for secrets can do, whichever it is.
 
-A secret is a text under a hierarchical name, ``vpn/rack-a-us-west-2/1``. Names are no secret and appear in
+A secret is a text under a hierarchical name, ``vpn/rack-a-us-west-2/1``. Names are not secret and appear in
 messages; values appear in no message, no log and no ``repr``.
 """
 
@@ -57,7 +57,7 @@ class Store(Protocol):
 def ensure(store: Store, names: Iterable[str], make: Callable[[], str]) -> dict[str, str]:
     """Name → value of all ``names``; what is missing is made and kept.
 
-    Safe for several people at once: whoever comes second gets the value of the first.
+    Safe for several people at once: the second gets the value of the first.
     """
     wanted = tuple(dict.fromkeys(names))
     found = dict(store.read(wanted))

@@ -103,5 +103,5 @@ def access_points(aws: Aws, region: str, declared: Declared) -> Iterator[Undecla
             if (identifier,) in ours or of_a_volume or point.get("LifeCycleState") in _GONE:
                 continue
             user = point.get("PosixUser")
-            who = f"as uid {user['Uid']}, gid {user['Gid']}" if user else "as whoever mounts it"
+            who = f"as uid {user['Uid']}, gid {user['Gid']}" if user else "as the client that mounts it"
             yield on(holder, "access point", identifier, f"{identifier} to {path} {who}")

@@ -112,7 +112,7 @@ class LiveGateway:
         self.machine.run(_TOOL, "restore", tunnel.name)
 
     def reconnect(self, tunnel: SiteTunnel) -> None:
-        """End a tunnel and begin it anew, with the keys that are loaded now."""
+        """End a tunnel and start it again, with the keys that are loaded now."""
         with self._vici() as session:
             _each(session.terminate({"ike": tunnel.name, "timeout": "5000", "force": "yes"}), ignore=True)
             # Not waited for: the other end may need a moment for its new key, and strongSwan tries again.

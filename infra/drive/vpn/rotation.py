@@ -75,7 +75,7 @@ class Rotation:
             names = ", ".join(each.name for each in siblings) or "none"
             raise DriveError(
                 f"{tunnel.name}: no other tunnel to {tunnel.peer} carries traffic ({names}), so a new key "
-                "would cut it off; mend that first: invoke vpn.status"
+                "would cut it off; fix that first: invoke vpn.status"
             )
         self.say(f"{tunnel.name}: traffic moves to another tunnel")
         self.gate.drain(tunnel)

@@ -81,7 +81,7 @@ class Register:
         return _last(self._history())
 
     def add(self, user: VpnUser, name: str, key: str, until: datetime) -> Device:
-        """Enter a device's new key; one that it had is no longer good.
+        """Enter a device's new key; a previous one is no longer valid.
 
         ``PkiError`` for what cannot be a name; ``UsageError`` where the key is another device's or was
         revoked, or the user has no place left.
@@ -106,7 +106,7 @@ class Register:
         raise SecretsError(f"{self._store}: somebody else is entering devices at this moment; run this again")
 
     def revoke(self, user: str, name: str | None) -> tuple[Device, ...]:
-        """Say that a user's devices, or the one of a name, are no longer good; those of which it is new."""
+        """Revoke a user's devices, or the named one; return those that were valid until now."""
         taken: list[Device] = []
         for _ in range(_TRIES):
             left = [
@@ -221,7 +221,9 @@ def _refuse_key(history: Sequence[Device], user: str, name: str, key: str) -> No
             raise UsageError(f"--public-key: this key was {each.full_name}'s and is revoked; make a new one")
     for each in _last(history):
         if each.key == key and (each.user, each.name) != (user, name):
-            raise UsageError(f"--public-key: this key is {each.full_name}'s already; each device has its own")
+            raise UsageError(
+                f"--public-key: this key already belongs to {each.full_name}; each device has its own"
+            )
 
 
 def _place(own: Mapping[int, Device], user: VpnUser, name: str) -> int:

@@ -1,6 +1,6 @@
 """What moto 5.2.5 lacks, or does otherwise than AWS, for the resources we render.
 
-Each entry of ``EXTENSIONS`` is named after the API call it adds or mends. Delete an entry, with its module,
+Each entry of ``EXTENSIONS`` is named after the API call it adds or fixes. Delete an entry, with its module,
 once moto has the behaviour: ``tests/test_shipped_specs.py`` and ``tests/localaws`` apply every resource type
 with real Terraform, so they say whether that was right.
 """

@@ -2,7 +2,7 @@
 
 moto leaves out a disk's throughput and IOPS, stumbles over instance stores, keeps the interface of a
 terminated machine, and forgets DisableApiTermination, maintenance options and placement. A plugin may refuse
-a launch here, whoever asks for it.
+a launch here, whatever asks for it.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html
 """

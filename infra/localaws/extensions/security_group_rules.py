@@ -35,7 +35,7 @@ def install() -> None:
         prefix_list_id: Any = None,
         **kwargs: Any,
     ) -> None:
-        # The description is no part of a rule's identity: two rules that differ by it alone are duplicates.
+        # The description is not part of a rule's identity: two rules that differ by it alone are duplicates.
         source_group = dict(source_group or {})
         said = source_group.pop("Description", None) or (prefix_list_id or {}).get("Description")
         original(

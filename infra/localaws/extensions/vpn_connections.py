@@ -172,7 +172,7 @@ def _route(response: Any) -> tuple[Any, str]:
 
 
 def _telemetry(tunnel: dict[str, Any]) -> dict[str, Any]:
-    """Of a tunnel that nobody has come to: there is no other end."""
+    """Of a tunnel without a peer."""
     return {
         "OutsideIpAddress": tunnel["OutsideIpAddress"],
         "Status": "DOWN",
