@@ -19,6 +19,22 @@ class Taint(Struct, frozen=True):
     effect: str
 
 
+class Share(Struct, frozen=True):
+    """A part of a machine."""
+
+    millicores: int
+    mib: int
+
+
+class Reserved(Struct, frozen=True):
+    """What a node keeps from pods."""
+
+    kube: Share
+    """For kubelet and containerd."""
+    system: Share
+    """For SSH sessions, a Chef run, file system clients."""
+
+
 class PriorityClass(Struct, frozen=True):
     """A class of work."""
 
@@ -114,6 +130,8 @@ class Kubernetes(Struct, frozen=True):
     overlay: Overlay
     egress: PodEgress
     pods_per_node: int
+    eviction: Mapping[str, str]
+    """The kubelet's signal → what is left when it evicts pods: ``{"nodefs.available": "10%"}``."""
     labels: Mapping[str, str]
     priority_classes: tuple[PriorityClass, ...]
     """By value, the lowest first."""

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from infra.model.kubernetes import Taint
+from infra.model.kubernetes import Reserved, Taint
 from infra.model.places import Gpus, PhysicalSite
 
 Architecture: TypeAlias = Literal["x86_64", "arm64"]
@@ -192,6 +192,8 @@ class NodePool(Struct, frozen=True):
     warm_pool: WarmPool | None
     max_lifetime_seconds: int | None
     drain_timeout_seconds: int
+    reserved: Reserved
+    """Of the smallest of the types: a machine works it out anew from its own size."""
     groups: tuple[NodeGroup, ...]
     """In overflow order."""
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from infra.catalogue.regions import is_zone_id
 from infra.model.ipsec import Ipsec
-from infra.model.kubernetes import Taint
+from infra.model.kubernetes import Reserved, Taint
 
 Tier: TypeAlias = Literal["public", "private", "pods"]
 Routing: TypeAlias = Literal["bgp", "static"]
@@ -147,6 +147,7 @@ class PhysicalNode(Struct, frozen=True):
     router: IPv4Address
     """Its way to everywhere but the LAN."""
     resolvers: tuple[IPv4Address, ...]
+    reserved: Reserved
     taints: tuple[Taint, ...] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     """What pods get of it, in Kubernetes quantities: cpu, memory, pods, nvidia.com/gpu."""

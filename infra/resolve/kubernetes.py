@@ -8,6 +8,7 @@ from infra.catalogue import releases
 from infra.model import kubernetes as made
 from infra.resolve.addons import resolve_ingress
 from infra.resolve.priorities import priority_classes
+from infra.resolve.reservations import EVICTION
 from infra.resolve.services import coredns
 from infra.schema import Spec
 
@@ -28,6 +29,7 @@ def resolve_kubernetes(
         overlay=overlay,
         egress=egress,
         pods_per_node=written.pods.pods_per_node,
+        eviction=EVICTION,
         labels=dict(sorted(written.labels.items())),
         priority_classes=priority_classes(spec),
         usage_half_life=written.usage_half_life,

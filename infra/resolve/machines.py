@@ -13,7 +13,7 @@ from infra.model.places import Gpus, Region
 from infra.resolve.labels import efa_label, gpu_labels, interconnect, interconnect_label, place_labels
 from infra.resolve.lockfile import Lock
 from infra.resolve.names import aws_name, identifier, thing_tags
-from infra.resolve.reservations import allocatable, of_adapters
+from infra.resolve.reservations import allocatable, of_adapters, reserved
 from infra.resolve.sharing import shared, sharing_labels
 from infra.schema import Spec
 from infra.schema import pools as written
@@ -165,6 +165,7 @@ def _pool(
         else None,
         max_lifetime_seconds=pool.max_lifetime,
         drain_timeout_seconds=pool.drain_timeout,
+        reserved=reserved(*_least(types), spec.kubernetes.pods.pods_per_node),
         groups=groups,
     )
 
@@ -274,23 +275,22 @@ def _allocatable(
     types: list[instances.InstanceType], root: made.Disk, pods: int, offered: int, adapters: int
 ) -> Mapping[str, str]:
     """What pods surely get of a node: of the least that its types have."""
-    return allocatable(
-        min(kind.vcpus for kind in types),
-        min(kind.memory_mib for kind in types),
-        pods,
-        root.size_gib,
-        offered,
-        adapters,
-    )
+    return allocatable(*_least(types), pods, root.size_gib, offered, adapters)
+
+
+def _least(types: list[instances.InstanceType]) -> tuple[int, int]:
+    """vCPUs and MiB of memory that every type has."""
+    return min(kind.vcpus for kind in types), min(kind.memory_mib for kind in types)
 
 
 def _resources(
     types: list[instances.InstanceType], root: made.Disk, offered: int, adapters: int
 ) -> dict[str, str]:
     """What a node surely offers: the least of what its types have."""
+    vcpus, mib = _least(types)
     found = {
-        "cpu": str(min(found.vcpus for found in types)),
-        "memory": f"{min(found.memory_mib for found in types)}Mi",
+        "cpu": str(vcpus),
+        "memory": f"{mib}Mi",
         "ephemeral-storage": f"{root.size_gib}Gi",
     }
     return {**found, **({"nvidia.com/gpu": str(offered)} if offered else {}), **of_adapters(adapters)}

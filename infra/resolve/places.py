@@ -33,7 +33,7 @@ from infra.resolve.addresses import link_name
 from infra.resolve.labels import gpu_labels, interconnect_label, place_labels, role_taints
 from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.resolve.numbers import asn_key
-from infra.resolve.reservations import allocatable
+from infra.resolve.reservations import allocatable, reserved
 from infra.resolve.sharing import shared, sharing_labels
 from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
@@ -241,6 +241,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
             *role_taints(roles),
             *(Taint(each.key, each.value, each.effect.value) for each in node.taints),
         ),
+        reserved=reserved(node.cpus, node.memory, spec.kubernetes.pods.pods_per_node),
         allocatable=allocatable(
             node.cpus,
             node.memory,

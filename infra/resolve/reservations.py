@@ -8,12 +8,12 @@ machine. A test runs both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import ceil
 from typing import Final
 
 from infra.catalogue import efa
+from infra.model.kubernetes import Reserved, Share
 
 _CORE_SHARES: Final = (60, 10, 5, 5)
 """mCPU of the first four cores."""
@@ -22,44 +22,31 @@ _KUBE_MIB: Final = 255
 _POD_MIB: Final = 11
 _SYSTEM_MIB: Final = (512, 2048)
 
+_EVICTION_MIB: Final = 500
+_EVICTION_DISK: Final = 10
 EVICTION: Final[Mapping[str, str]] = {
-    "memory.available": "500Mi",
-    "nodefs.available": "10%",
+    "memory.available": f"{_EVICTION_MIB}Mi",
+    "nodefs.available": f"{_EVICTION_DISK}%",
     "nodefs.inodesFree": "5%",
-    "imagefs.available": "10%",
+    "imagefs.available": f"{_EVICTION_DISK}%",
     "imagefs.inodesFree": "5%",
 }
 """When the kubelet evicts pods. What is named here is not pods' to use either."""
-_EVICTION_MIB: Final = 500
-_EVICTION_DISK: Final = 10
 
 KERNEL_PERCENT: Final = 7.5
 """What hypervisor, firmware and kernel take of a machine's nominal memory: Karpenter's own assumption
 (``VM_MEMORY_OVERHEAD_PERCENT``, https://karpenter.sh/docs/reference/settings/)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
-    """What is kept from pods."""
-
-    millicores: int
-    mib: int
-
-    def quantities(self) -> dict[str, str]:
-        """As the kubelet has it: ``{"cpu": "140m", "memory": "1465Mi"}``."""
-        return {"cpu": f"{self.millicores}m", "memory": f"{self.mib}Mi"}
-
-
-def kube(cpus: int, pods: int) -> Reserved:
-    """For kubelet and containerd."""
+@cache
+def reserved(cpus: int, memory_mib: int, pods: int) -> Reserved:
+    """What a machine of this size keeps from pods."""
     millicores = sum(_CORE_SHARES[:cpus]) + max(cpus - len(_CORE_SHARES), 0) * _FURTHER_CORES
-    return Reserved(ceil(millicores), _KUBE_MIB + _POD_MIB * pods)
-
-
-def system(cpus: int, memory_mib: int) -> Reserved:
-    """For SSH sessions, a Chef run, file system clients."""
     least, most = _SYSTEM_MIB
-    return Reserved(min(max(100 + cpus * 5, 100), 500), min(max(memory_mib // 64, least), most))
+    return Reserved(
+        kube=Share(ceil(millicores), _KUBE_MIB + _POD_MIB * pods),
+        system=Share(min(max(100 + cpus * 5, 100), 500), min(max(memory_mib // 64, least), most)),
+    )
 
 
 @cache
@@ -71,11 +58,11 @@ def allocatable(
     ``memory_mib`` is the nominal size, of which the kernel sees less. ``disk_gib``: of the root disk.
     ``adapters``: of EFA, for which huge pages are taken from the memory.
     """
-    kept = (kube(cpus, pods), system(cpus, memory_mib))
+    kept = reserved(cpus, memory_mib, pods)
     seen = int(memory_mib * (100 - KERNEL_PERCENT) / 100)
-    kept_mib = sum(each.mib for each in kept) + (efa.HUGE_PAGES_MIB if adapters else 0)
+    kept_mib = kept.kube.mib + kept.system.mib + (efa.HUGE_PAGES_MIB if adapters else 0)
     left = {
-        "cpu": f"{max(cpus * 1000 - sum(each.millicores for each in kept), 0)}m",
+        "cpu": f"{max(cpus * 1000 - kept.kube.millicores - kept.system.millicores, 0)}m",
         "memory": f"{max(seen - kept_mib - _EVICTION_MIB, 0)}Mi",
         "pods": str(pods),
     }

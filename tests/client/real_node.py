@@ -47,6 +47,7 @@ from infra.drive.kubernetes import certificates, kubeconfig
 from infra.drive.kubernetes.access import Endpoint
 from infra.drive.kubernetes.certificates import Pair
 from infra.render.kubernetes import kubelet
+from infra.resolve.reservations import EVICTION, reserved
 
 NODE = "localhost"
 HOST = "10.0.2.2"
@@ -344,7 +345,7 @@ def _with_all_it_needs(names: Iterable[str]) -> set[str]:
 def _kubelet(port: int) -> dict[str, Any]:
     """What we render for a machine of this size, and what kubeadm adds to it."""
     return {
-        **kubelet.own(2, _MEMORY_MIB, _PODS, ()),
+        **kubelet.own(reserved(2, _MEMORY_MIB, _PODS), (), pods=_PODS, eviction=EVICTION),
         "cgroupDriver": "cgroupfs",
         "port": port,
         "containerRuntimeEndpoint": f"unix://{_FOLDER}/containerd.sock",

@@ -12,7 +12,6 @@ from infra.model.machines import Image, Instance
 from infra.model.places import Gpus, PhysicalNode, PhysicalSite
 from infra.render.chef import objects
 from infra.render.kubernetes import kubelet
-from infra.resolve.reservations import kube, system
 
 _SSH_NODE: Final = "ssh-node"
 
@@ -20,13 +19,12 @@ _SSH_NODE: Final = "ssh-node"
 def render(cluster: Cluster) -> Files:
     """``<node>.json``, by the machine's short name in DNS."""
     groups = [group.name for group in cluster.access.groups]
-    pods = cluster.kubernetes.pods_per_node
     physical = {
         node.name: objects.node(
             node.name,
             cluster,
             run_list(node.roles, node.gpus),
-            _normal(site, node, groups, pods) | _taking_runs(node, alone=cluster.control_plane is None),
+            _normal(site, node, groups) | _taking_runs(node, alone=cluster.control_plane is None),
         )
         for site in cluster.sites
         for node in site.nodes
@@ -57,7 +55,7 @@ def _role(role: str, cards: Gpus | None) -> str:
     return roles.family_role(cards.family) if role == roles.GPU_WORKER and cards is not None else role
 
 
-def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str], pods: int) -> dict[str, Any]:
+def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str]) -> dict[str, Any]:
     normal: dict[str, Any] = {
         "causeway": {
             "name": node.name,
@@ -80,8 +78,8 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str], pods: int
             "taints": [kubelet.written(each) for each in node.taints],
             "node_ip": str(node.address),
             "reserved": {
-                "kube": kube(node.cpus, pods).quantities(),
-                "system": system(node.cpus, node.memory_mib).quantities(),
+                "kube": kubelet.quantities(node.reserved.kube),
+                "system": kubelet.quantities(node.reserved.system),
             },
         }
     if node.gpus is not None:

@@ -16,13 +16,12 @@ from typing import Any, Final
 from infra.catalogue import efa
 from infra.files import Files
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.model.kubernetes import Taint
+from infra.model.kubernetes import Reserved, Taint
 from infra.model.machines import ControlPlane, NodePool
 from infra.model.places import PhysicalNode, PhysicalSite
 from infra.model.platform import Bucket
 from infra.render.kubernetes import authentication, kubelet
 from infra.render.kubernetes.manifests import Object, to_yaml
-from infra.resolve.reservations import EVICTION
 from infra.shipped_files import ROOT
 
 _API: Final = "kubeadm.k8s.io/v1beta4"
@@ -151,7 +150,7 @@ def attributes(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any
         if store
         else {},
         "kubelet": kubelet.common(),
-        "eviction": dict(EVICTION),
+        "eviction": dict(cluster.kubernetes.eviction),
         "image_gc": dict(kubelet.IMAGES),
         "shutdown": dict(kubelet.SHUTDOWN),
         "efa": {"huge_pages": efa.HUGE_PAGES},
@@ -393,33 +392,32 @@ def _kubelets(site: PhysicalSite) -> list[PhysicalNode]:
 
 def _kubelet_files(cluster: Cluster, site_nodes: Mapping[str, Sequence[PhysicalNode]]) -> dict[str, str]:
     """One for each pool and for each shape of hardware in a site: 5,000 machines have few shapes."""
-    pods = cluster.kubernetes.pods_per_node
     files = {
         f"kubelet/pools/{pool.name}.yaml": to_yaml(
-            [kubelet.own(*_least(pool), pods, pool.taints)],
+            [_kubelet(cluster, pool.reserved, pool.taints)],
             _KUBELET.format(what=f"a machine of the pool {pool.name}")
             + "\nA machine works out from its own size what is kept from pods; this is the smallest type's.",
         )
         for pool in cluster.pools
     }
     for site, nodes in site_nodes.items():
-        shapes: dict[tuple[int, int, tuple[Taint, ...]], list[str]] = {}
+        shapes: dict[tuple[int, int, tuple[Taint, ...]], list[PhysicalNode]] = {}
         for node in nodes:
-            shapes.setdefault((node.cpus, node.memory_mib, node.taints), []).append(node.name)
-        for number, ((cpus, memory, taints), names) in enumerate(shapes.items(), start=1):
+            shapes.setdefault((node.cpus, node.memory_mib, node.taints), []).append(node)
+        for number, ((cpus, memory, taints), alike) in enumerate(shapes.items(), start=1):
             name = f"{cpus}-cpus-{memory // 1024}-gib"
             again = f"-{number}" if f"kubelet/sites/{site}/{name}.yaml" in files else ""
-            what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+            first, more = alike[0], len(alike) - 1
+            what = f"{first.name} and {more} more" if more else first.name
             files[f"kubelet/sites/{site}/{name}{again}.yaml"] = to_yaml(
-                [kubelet.own(cpus, memory, pods, taints)], _KUBELET.format(what=what)
+                [_kubelet(cluster, first.reserved, taints)], _KUBELET.format(what=what)
             )
     return files
 
 
-def _least(pool: NodePool) -> tuple[int, int]:
-    """vCPUs and memory that every type of a pool has."""
-    resources = pool.groups[0].resources if pool.groups else {"cpu": "1", "memory": "1024Mi"}
-    return int(resources["cpu"]), int(resources["memory"].removesuffix("Mi"))
+def _kubelet(cluster: Cluster, reserved: Reserved, taints: Sequence[Taint]) -> Object:
+    settings = cluster.kubernetes
+    return kubelet.own(reserved, taints, pods=settings.pods_per_node, eviction=settings.eviction)
 
 
 def _plane(cluster: Cluster) -> ControlPlane:

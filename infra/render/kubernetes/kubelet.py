@@ -6,12 +6,11 @@ where Chef adds what is the machine's own: its size, its taints.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from infra.model import Cluster
-from infra.model.kubernetes import Taint
-from infra.resolve.reservations import EVICTION, kube, system
+from infra.model.kubernetes import Reserved, Share, Taint
 
 _API: Final = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
@@ -48,15 +47,17 @@ def cluster_wide(cluster: Cluster) -> dict[str, Any]:
     return {**_API, **common(), "maxPods": cluster.kubernetes.pods_per_node}
 
 
-def own(cpus: int, memory_mib: int, pods: int, taints: Sequence[Taint]) -> dict[str, Any]:
-    """The whole document of a machine: what is common, its size, and its taints."""
+def own(
+    reserved: Reserved, taints: Sequence[Taint], *, pods: int, eviction: Mapping[str, str]
+) -> dict[str, Any]:
+    """The whole document of a machine: what is common, what it keeps from pods, and its taints."""
     return {
         **_API,
         **common(),
         "maxPods": pods,
-        "kubeReserved": kube(cpus, pods).quantities(),
-        "systemReserved": system(cpus, memory_mib).quantities(),
-        "evictionHard": dict(EVICTION),
+        "kubeReserved": quantities(reserved.kube),
+        "systemReserved": quantities(reserved.system),
+        "evictionHard": dict(eviction),
         "imageGCHighThresholdPercent": IMAGES["high"],
         "imageGCLowThresholdPercent": IMAGES["low"],
         "imageMaximumGCAge": IMAGES["maximum_age"],
@@ -64,6 +65,11 @@ def own(cpus: int, memory_mib: int, pods: int, taints: Sequence[Taint]) -> dict[
         "shutdownGracePeriodCriticalPods": f"{SHUTDOWN['critical']}s",
         **({"registerWithTaints": taints_of(taints)} if taints else {}),
     }
+
+
+def quantities(share: Share) -> dict[str, str]:
+    """``{"cpu": "140m", "memory": "1465Mi"}``."""
+    return {"cpu": f"{share.millicores}m", "memory": f"{share.mib}Mi"}
 
 
 def taints_of(taints: Sequence[Taint]) -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from infra.drive.machines.enroll import differences
 from infra.drive.machines.survey import Facts, survey
 from infra.drive.ssh import CONFIG
 from infra.drive.ssh_connection import HostKeyError, opened
+from infra.model.kubernetes import Reserved, Share
 from infra.model.places import Gpus, PhysicalDisk, PhysicalNode
 
 NODE = PhysicalNode(
@@ -36,6 +37,7 @@ NODE = PhysicalNode(
     ubuntu="24.04",
     router=IPv4Address("10.200.0.2"),
     resolvers=(),
+    reserved=Reserved(kube=Share(140, 1465), system=Share(260, 2048)),
 )
 
 FACTS = Facts(

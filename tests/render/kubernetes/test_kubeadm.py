@@ -19,7 +19,7 @@ from infra.catalogue import instances
 from infra.model import NO_OUTPUTS
 from infra.render.chef import nodes
 from infra.render.chef.environment import attributes
-from infra.render.kubernetes import kubeadm
+from infra.render.kubernetes import kubeadm, kubelet
 from infra.resolve import reservations
 
 SECRETS = re.compile(r"PRIVATE KEY|\b[a-z0-9]{6}\.[a-z0-9]{16}\b|certificateKey|secret: ")
@@ -154,8 +154,8 @@ def test_reservations_are_the_nodes_own_on_every_shape(ruby: str) -> None:
         shapes=shapes,
     )
     assert made == [
-        [reservations.kube(cpus, pods).quantities(), reservations.system(cpus, mib).quantities()]
-        for cpus, mib, pods in shapes
+        [kubelet.quantities(kept.kube), kubelet.quantities(kept.system)]
+        for kept in (reservations.reserved(*shape) for shape in shapes)
     ]
 
 
