@@ -276,7 +276,7 @@ def _overlay(values: dict[str, Any], cluster: Cluster) -> None:
     if cluster.access.vpn.wireguard is not None:
         values["access"]["vpn"]["wireguard"]["clients"] = str(cluster.access.vpn.wireguard.clients)
     for bucket in cluster.storage.s3:
-        values["storage"]["s3"][bucket.name] |= {"name": bucket.bucket, "region": bucket.region}
+        values["storage"]["s3"][bucket.name] |= {"name": bucket.bucket, "region": bucket.site}
     for user in cluster.access.users:
         values["access"]["users"][user.login]["uid"] = user.uid
     for group in cluster.access.groups:

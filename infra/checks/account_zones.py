@@ -34,9 +34,9 @@ def instance_types(cluster: Cluster) -> dict[str, set[str]]:
     regions = {region.name: region.region for region in cluster.regions}
     for pool in cluster.pools:
         for group in pool.groups:
-            types[regions[group.region]] |= {weighted.name for weighted in pool.instance_types}
+            types[regions[group.site]] |= {weighted.name for weighted in pool.instance_types}
     for machine in _machines(cluster):
-        types[regions[machine.region]].add(machine.instance_type)
+        types[regions[machine.site]].add(machine.instance_type)
     return types
 
 
@@ -118,11 +118,11 @@ def _pools(
     regions = {region.name: region for region in cluster.regions}
     for pool in cluster.pools:
         for group in pool.groups:
-            region = regions[group.region]
+            region = regions[group.site]
             used = _present(group.zones, region, zones)
             if group.max and used and region.region in offers:
-                bounds = spec.pools[pool.name].regions[group.region]
-                path: Path = ("pools", pool.name, "regions", group.region)
+                bounds = spec.pools[pool.name].regions[group.site]
+                path: Path = ("pools", pool.name, "regions", group.site)
                 if bounds.zones is not None:
                     path = (*path, "zones")
                 yield from _group(pool, path, region, used, offers[region.region])
@@ -162,14 +162,14 @@ def _named_machines(
     regions = {region.name: region for region in cluster.regions}
     refused: defaultdict[tuple[Path, str, str, str], list[str]] = defaultdict(list)
     for machine in _machines(cluster):
-        region = regions[machine.region]
+        region = regions[machine.site]
         here = offers.get(region.region)
         if (
             here is not None
             and _present((machine.zone,), region, zones)
             and machine.zone not in here.get(machine.instance_type, ())
         ):
-            key = _described(machine), machine.instance_type, machine.region, machine.zone
+            key = _described(machine), machine.instance_type, machine.site, machine.zone
             refused[key].append(machine.hostname)
     for (path, kind, site, zone), hostnames in refused.items():
         region = regions[site]

@@ -248,13 +248,13 @@ def _pools(cluster: Cluster, image: str, site: str) -> tuple[str, ...]:
     pools = [
         f"pool {pool.name}"
         for pool in cluster.pools
-        if pool.image == image and any(group.region == site for group in pool.groups)
+        if pool.image == image and any(group.site == site for group in pool.groups)
     ]
     masters = cluster.control_plane.masters if cluster.control_plane else ()
     singles = [
         f"{each.role} {each.hostname}"
         for each in (*masters, *cluster.ssh_nodes, *cluster.access_gateways)
-        if each.image == image and each.region == site
+        if each.image == image and each.site == site
     ]
     return (*pools, *singles)
 
@@ -508,7 +508,7 @@ def _groups(cluster: Cluster, pool_name: str, sites: Sequence[str]) -> list[Grou
         raise UsageError(
             f"{pool_name}: no such pool in {cluster.environment}; {meant_one_of(pool_name, pools)}"
         )
-    groups = {group.region: group for group in pools[pool_name].groups}
+    groups = {group.site: group for group in pools[pool_name].groups}
     for site in sites:
         if site not in groups:
             raise UsageError(f"{pool_name} has no group in {site}; {meant_one_of(site, groups)}")

@@ -93,11 +93,11 @@ def _next(project: Project, pool: str, drained: Sequence[str]) -> Iterator[str]:
     """What to delete now."""
     environment, cluster = project.environment, project.cluster
     found = next((each for each in cluster.pools if each.name == pool), None)
-    here = {group.region for group in found.groups} & set(drained) if found is not None else set()
+    here = {group.site for group in found.groups} & set(drained) if found is not None else set()
     if found is not None and here:
         gone = (
             [f"pools.{pool}"]
-            if here == {group.region for group in found.groups}
+            if here == {group.site for group in found.groups}
             else [f"pools.{pool}.regions.{site}" for site in sorted(here)]
         )
         what = ", ".join(gone)

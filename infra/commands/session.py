@@ -198,5 +198,5 @@ def modules(cluster: Cluster) -> dict[str, str]:
     if cluster.network.interconnect == "transit-gateway":
         calls |= {f"transit_gateway_{region.key}": region.name for region in cluster.regions}
     if cluster.tracking is not None and cluster.tracking.managed is not None:
-        calls["tracking_database"] = cluster.tracking.managed.region
+        calls["tracking_database"] = cluster.tracking.managed.site
     return calls | {region.key: region.name for region in cluster.retired}

@@ -115,12 +115,12 @@ class Cluster(Struct, frozen=True):
         """Whether a machine with these roles is a node: none is without a control plane."""
         return self.control_plane is not None and makes_node(roles)
 
-    def region(self, name: str) -> Region:
-        """The region of an AWS site's name. KeyError for any other."""
+    def region(self, site: str) -> Region:
+        """The region of an AWS site. KeyError for any other."""
         for region in self.regions:
-            if region.name == name:
+            if region.name == site:
                 return region
-        raise KeyError(name)
+        raise KeyError(site)
 
     def image(self, name: str) -> Image:
         """The image of a name. KeyError for any other."""

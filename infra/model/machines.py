@@ -124,15 +124,14 @@ class WarmPool(Struct, frozen=True):
 
 
 class NodeGroup(Struct, frozen=True):
-    """A pool in one region: one Auto Scaling group."""
+    """A pool at one AWS site: one Auto Scaling group."""
 
     name: str
     """The group's AWS name: ``research-us-west-2-gpu-p3``; of a pool that was renamed, with its
     first name."""
     key: str
     pool: str
-    region: str
-    """The AWS site's name."""
+    site: str
     min: int
     max: int
     zones: tuple[str, ...]
@@ -210,7 +209,7 @@ class Instance(Struct, frozen=True):
     public_name: str | None
     """Its name in the public zone, where it has an elastic address and there is such a zone."""
     role: Literal["control-plane", "ssh-node", "access-gateway"]
-    region: str
+    site: str
     zone: str
     subnet: str
     instance_type: str
@@ -235,7 +234,7 @@ class Instance(Struct, frozen=True):
 class ControlPlane(Struct, frozen=True):
     """The masters and their load balancer."""
 
-    region: str
+    site: str
     masters: tuple[Instance, ...]
     load_balancer: str
     """The network load balancer's AWS name, at most 32 characters."""

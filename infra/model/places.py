@@ -207,8 +207,8 @@ class Link(Struct, frozen=True):
     """Unique: ``rack-a-us-west-2``; a site's second address adds ``-2``."""
     key: str
     site: str
-    region: str
-    """The AWS site's name."""
+    aws_site: str
+    """The name of the AWS site at its other end."""
     customer_gateway: str
     """Unique in the region, one for each public address: ``rack-a`` or ``rack-a-2``."""
     address: IPv4Address

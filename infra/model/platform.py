@@ -22,13 +22,13 @@ class AccessPoint(Struct, frozen=True):
 
 
 class FileSystem(Struct, frozen=True):
-    """An EFS file system in one region."""
+    """An EFS file system at one AWS site."""
 
     name: str
     """Its name in the spec."""
     aws_name: str
     key: str
-    region: str
+    site: str
     path: str
     performance: str
     throughput: str
@@ -50,7 +50,7 @@ class Bucket(Struct, frozen=True):
     bucket: str
     """Its global name, at most 63 characters."""
     key: str
-    region: str
+    site: str
     path: str | None
     read_only: bool
     volumes: bool

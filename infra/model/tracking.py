@@ -12,7 +12,7 @@ class ManagedDatabase(Struct, frozen=True):
 
     name: str
     """Its identifier at AWS."""
-    region: str
+    site: str
     """The AWS site whose private subnets it is in."""
     subnets: tuple[str, ...]
     """Of two zones at least: RDS wants so."""

@@ -98,7 +98,7 @@ def parts(cluster: Cluster) -> frozenset[str]:
     regions, mesh = cluster.regions, cluster.network.interconnect == "transit-gateway"
     nat = any(region.nat for region in regions)
     groups = [group for pool in cluster.pools for group in pool.groups]
-    grouped = {group.region for group in groups}
+    grouped = {group.site for group in groups}
     served = cluster.web_identity.issuers if cluster.web_identity else ()
     there = {
         "regions": bool(regions or cluster.retired),

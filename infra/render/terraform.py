@@ -59,7 +59,7 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
     retired = [{"key": each.key, "region": hcl(each.region)} for each in cluster.retired]
     joined = [_peering(cluster, peering) for peering in cluster.network.peerings]
     mesh = cluster.network.interconnect == "transit-gateway"
-    connected = {link.region for link in cluster.network.links} if mesh else set()
+    connected = {link.aws_site for link in cluster.network.links} if mesh else set()
     return {
         "title": f"The cluster {cluster.name}, environment {cluster.environment}.".replace("\n", " "),
         "required_version": f">= {state.terraform}",
@@ -75,7 +75,7 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
         "secondary": [_region(region, regions[1:]) for region in regions[1:]],
         "renamed": _renamed(cluster),
         "web_identity": cluster.web_identity is not None,
-        "tracking_database": _region(cluster.region(cluster.tracking.managed.region), regions)
+        "tracking_database": _region(cluster.region(cluster.tracking.managed.site), regions)
         if cluster.tracking and cluster.tracking.managed
         else None,
         "balanced": cluster.control_plane is not None,
@@ -90,7 +90,7 @@ def _renamed(cluster: Cluster) -> list[dict[str, str]]:
     """The groups of pools that have another name now."""
     return [
         {
-            "region": cluster.region(group.region).key,
+            "region": cluster.region(group.site).key,
             "old": hcl(pool.renamed_from),
             "new": hcl(pool.name),
         }
@@ -160,7 +160,7 @@ def _values(cluster: Cluster) -> dict[str, Any]:
 
 def _volumes_region(cluster: Cluster) -> str | None:
     """The region in whose file systems the masters make volumes."""
-    sites = {each.region for each in cluster.storage.efs if each.storage_class}
+    sites = {each.site for each in cluster.storage.efs if each.storage_class}
     return next((region.region for region in cluster.regions if region.name in sites), None)
 
 
@@ -180,10 +180,10 @@ def _rights(bucket: Bucket) -> dict[str, object]:
 
 def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
     """One region, in the shape of ``modules/region/variables.tf``."""
-    named = [each for each in (*cluster.ssh_nodes, *cluster.access_gateways) if each.region == region.name]
+    named = [each for each in (*cluster.ssh_nodes, *cluster.access_gateways) if each.site == region.name]
     masters = cluster.control_plane.masters if cluster.control_plane else ()
-    here = [each for each in masters if each.region == region.name]
-    groups = [(pool, group) for pool in cluster.pools for group in pool.groups if group.region == region.name]
+    here = [each for each in masters if each.site == region.name]
+    groups = [(pool, group) for pool in cluster.pools for group in pool.groups if group.site == region.name]
     used = {pool.image for pool, _ in groups} | {each.image for each in (*named, *here)}
     storage = cluster.storage
     values = {
@@ -198,9 +198,9 @@ def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
         "instances": {each.hostname: {**_instance(each), **_doors(each)} for each in named},
         "storage": {
             "file_systems": {
-                each.name: _file_system(each) for each in storage.efs if each.region == region.name
+                each.name: _file_system(each) for each in storage.efs if each.site == region.name
             },
-            "buckets": {each.name: _bucket(each) for each in storage.buckets if each.region == region.name},
+            "buckets": {each.name: _bucket(each) for each in storage.buckets if each.site == region.name},
         },
     }
     if cluster.network.interconnect == "transit-gateway":
@@ -271,7 +271,7 @@ def _overlay(cluster: Cluster, region: Region) -> dict[str, Any] | None:
 
 
 def _vpn(cluster: Cluster, region: Region) -> dict[str, Any] | None:
-    links = [link for link in cluster.network.links if link.region == region.name]
+    links = [link for link in cluster.network.links if link.aws_site == region.name]
     if not links:
         return None
     return {
@@ -414,7 +414,7 @@ def _bucket(bucket: Bucket) -> dict[str, Any]:
 
 def _web_identity(cluster: Cluster, identity: WebIdentity) -> dict[str, Any]:
     work = cluster.storage.work
-    store = {"bucket": work.bucket, "kms_key": cluster.region(work.region).kms_key} if work else None
+    store = {"bucket": work.bucket, "kms_key": cluster.region(work.site).kms_key} if work else None
     return {
         "issuer": {
             "bucket": identity.bucket,
@@ -423,7 +423,7 @@ def _web_identity(cluster: Cluster, identity: WebIdentity) -> dict[str, Any]:
         },
         "store": store,
         "volumes": {
-            each.name: {**_rights(each), "kms_key": cluster.region(each.region).kms_key}
+            each.name: {**_rights(each), "kms_key": cluster.region(each.site).kms_key}
             for each in volumes.with_volumes(cluster)
         },
         "roles": dict(identity.roles),
@@ -440,7 +440,7 @@ def _tracking_database(cluster: Cluster, database: ManagedDatabase) -> dict[str,
         "storage_limit_gib": database.storage_limit_gib,
         "multi_az": database.multi_az,
         "backup_days": database.backup_days,
-        "kms_key": cluster.region(database.region).kms_key,
+        "kms_key": cluster.region(database.site).kms_key,
         "tags": dict(database.tags),
     }
 

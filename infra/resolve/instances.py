@@ -70,7 +70,7 @@ class Foundry:
             fqdn=f"{hostname}.{self.zone}",
             public_name=f"{hostname}.{self.public_zone}" if public and self.public_zone else None,
             role=role,
-            region=site,
+            site=site,
             zone=zone,
             subnet=subnet_name(tier, zone),
             instance_type=instance_type,
@@ -118,7 +118,7 @@ def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> Control
         for index in range(int(wanted.count))
     )
     return ControlPlane(
-        region=primary,
+        site=primary,
         masters=masters,
         load_balancer=aws_name(32, foundry.environment, primary, "api"),
         endpoint=f"api.{foundry.zone}",

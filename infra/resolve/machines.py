@@ -229,7 +229,7 @@ def _group(
         name=aws_name(255, environment, place.name, born),
         key=identifier(name),
         pool=name,
-        region=place.name,
+        site=place.name,
         min=bounds.min,
         max=bounds.max,
         zones=zones,

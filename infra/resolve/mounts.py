@@ -82,13 +82,11 @@ def _sources(
 ) -> Iterator[Mount]:
     """What a site could mount, the nearest first; of two equally far, the first by name."""
     yield from (_nfs(export) for export in storage.nfs if export.site == site)
-    yield from (_efs(system, aws[site]) for system in storage.efs if system.region == site)
+    yield from (_efs(system, aws[site]) for system in storage.efs if system.site == site)
     yield from (_nfs(export) for export in storage.nfs if site in reach[export.site])
     for bucket in storage.s3:
         if bucket.path is not None:
-            yield S3Mount(
-                bucket.path, bucket.name, bucket.read_only, bucket.bucket, aws[bucket.region].region
-            )
+            yield S3Mount(bucket.path, bucket.name, bucket.read_only, bucket.bucket, aws[bucket.site].region)
 
 
 def _nfs(export: NfsExport) -> NfsMount:

@@ -51,4 +51,4 @@ def _routers(gateways: Sequence[Instance]) -> dict[str, str]:
 
     Of several the first, as a route of a VPC leads one way.
     """
-    return dict(sorted((each.region, each.hostname) for each in reversed(gateways)))
+    return dict(sorted((each.site, each.hostname) for each in reversed(gateways)))

@@ -288,32 +288,32 @@ def resolve_links(
     """Every VPN connection, by site and region."""
     found = []
     order = region_order(spec)
-    vpcs = {region: blocks[f"sites/{region}"] for region in order}
+    vpcs = {site: blocks[f"sites/{site}"] for site in order}
     reach = {site: reached(spec, site, joined, vpcs) for site, joined in connected(spec).items()}
-    for region in order:
-        aws = spec.sites[region]
+    for aws_site in order:
+        aws = spec.sites[aws_site]
         assert isinstance(aws, written.AwsSite)
         for name, site in linked_sites(spec, aws):
             assert site.gateway is not None
             for number, address in enumerate(site.gateway.addresses, start=1):
-                link = link_name(name, region, number)
+                link = link_name(name, aws_site, number)
                 found.append(
                     Link(
                         name=link,
                         key=identifier(link),
                         site=name,
-                        region=region,
+                        aws_site=aws_site,
                         customer_gateway=name if number == 1 else f"{name}-{number}",
                         address=address,
                         site_asn=numbers[asn_key(name)],
-                        aws_asn=numbers[asn_key(region)],
+                        aws_asn=numbers[asn_key(aws_site)],
                         routing=_routing(spec, site.gateway),
                         site_blocks=(site.cidr,),
-                        aws_blocks=reach[name][region],
+                        aws_blocks=reach[name][aws_site],
                         # AWS can't begin a conversation with a gateway that hides behind NAT.
                         startup_action="add" if site.gateway.behind_nat else "start",
                         tunnels=(_tunnel(link, 1, blocks), _tunnel(link, 2, blocks)),
-                        tags=thing_tags(region, "vpn", peer=name),
+                        tags=thing_tags(aws_site, "vpn", peer=name),
                     )
                 )
     return tuple(sorted(found, key=lambda link: link.name))

@@ -53,7 +53,7 @@ def resolve_storage(
             name=name,
             aws_name=aws_name(256, environment, site, name),
             key=identifier(name),
-            region=site,
+            site=site,
             path=each.path,
             performance=each.performance,
             throughput=each.throughput,
@@ -76,7 +76,7 @@ def resolve_storage(
             bucket=each.name
             or bucket_name(environment, name, spec.name, spec.domain, spec.aws.account or ""),
             key=identifier(name),
-            region=each.region or regions[0].name,
+            site=each.region or regions[0].name,
             path=each.path,
             read_only=each.read_only,
             volumes=each.volumes,
@@ -144,7 +144,7 @@ def _copies(
         hour, _, minute = copy.at.partition(":")
         sources: list[tuple[Literal["nfs", "efs"], str, str | None, str | None]] = [
             *(("nfs", each.site, each.export, each.node) for each in nfs if each.path == copy.path),
-            *(("efs", each.region, None, None) for each in efs if each.path == copy.path),
+            *(("efs", each.site, None, None) for each in efs if each.path == copy.path),
         ]
         found += [
             made.Copy(
@@ -155,7 +155,7 @@ def _copies(
                 export=export,
                 node=node,
                 bucket=bucket.bucket,
-                region=regions[bucket.region],
+                region=regions[bucket.site],
                 prefix=f"{site}{copy.path}/",
                 hour=int(hour),
                 minute=int(minute),
@@ -189,13 +189,13 @@ def _of_masters(
     spec: Spec, environment: str, regions: tuple[Region, ...], plane: ControlPlane, name: str, word: str
 ) -> made.Bucket:
     """A bucket beside the masters. It is theirs alone, and none of ``storage.s3``."""
-    region = next(each for each in regions if each.name == plane.region)
+    region = next(each for each in regions if each.name == plane.site)
     owner = (spec.name, spec.domain, spec.aws.account or "", name)
     return made.Bucket(
         name=name,
         bucket=bucket_name(environment, word, *owner),
         key=identifier(name),
-        region=region.name,
+        site=region.name,
         path=None,
         read_only=False,
         volumes=False,
@@ -412,7 +412,7 @@ def _quotas(
                 known[name] = min(limit, known.get(name, limit))
     for one in instances:
         quota, kind = quotas.quota_for(one.instance_type, "on-demand"), catalogue.find(one.instance_type)
-        left = limits.get(places[one.region], {})
+        left = limits.get(places[one.site], {})
         if quota is not None and kind is not None and quota.name in left:
             left[quota.name] = max(left[quota.name] - kind.vcpus, 0)
     return limits

@@ -120,7 +120,7 @@ def _server(
     key, listeners = identifier(name), _listeners(spec, block, blocks)
     pods = _pods_of(block, blocks["access/clients"], _servers_pods(spec, blocks["kubernetes/pods"]))
     for instance in gateways:
-        if instance.region == name:
+        if instance.site == name:
             vpc = next(region.vpc for region in regions if region.name == name)
             host = instance.public_name or ""
             return VpnServer(

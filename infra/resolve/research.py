@@ -27,7 +27,7 @@ def resolve_work(spec: Spec, written: Research, environment: str, primary: Regio
         name=WORK,
         bucket=written.bucket or bucket_name(environment, "work", *_owner(spec, WORK)),
         key=identifier(WORK),
-        region=primary.name,
+        site=primary.name,
         path=None,
         read_only=False,
         volumes=False,

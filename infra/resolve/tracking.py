@@ -33,7 +33,7 @@ def _managed(written: Tracking, environment: str, primary: Region) -> made.Manag
     size = written.storage // _MIB
     return made.ManagedDatabase(
         name=aws_name(_DATABASE_LENGTH, environment, "mlflow"),
-        region=primary.name,
+        site=primary.name,
         subnets=tuple(subnet.name for subnet in primary.tier("private")),
         instance_class=written.instance_class,
         storage_gib=size,

@@ -94,14 +94,14 @@ def _to_aws(spec: Spec, gateway: Gateway, links: Sequence[Link]) -> Iterator[Sit
             order = 2 * place + tunnel.number
             rank = _in_order(order, connection=place, handicap=tunnel.number - 1)
             if interconnect(spec) == "transit-gateway":
-                rank = _on_transit(order, gateway.routing, first=joined[link.site][0] == link.region)
+                rank = _on_transit(order, gateway.routing, first=joined[link.site][0] == link.aws_site)
             yield _tunnel(
                 gateway,
                 link=link.name,
                 number=tunnel.number,
                 order=order,
                 rank=rank,
-                peer=link.region,
+                peer=link.aws_site,
                 address=link.address,
                 remote=None,
                 path=min(gateway.path_mtu, packets.AWS_VPN),

@@ -55,7 +55,7 @@ def test_zones_by_id_have_the_names_that_nodes_have() -> None:
         replace(
             pool,
             groups=tuple(
-                replace(group, zones=("usw2-az1", "usw2-az2")) if group.region == here else group
+                replace(group, zones=("usw2-az1", "usw2-az2")) if group.site == here else group
                 for group in pool.groups
             ),
         )
@@ -86,7 +86,7 @@ def test_quotas_are_without_what_machines_with_a_name_take() -> None:
     theirs = 0
     for one in cluster.instances:
         kind = instances.find(one.instance_type)
-        if one.region == "us-west-2" and one.instance_type.startswith(("m", "t", "c")) and kind:
+        if one.site == "us-west-2" and one.instance_type.startswith(("m", "t", "c")) and kind:
             theirs += kind.vcpus
     assert theirs
     assert cluster.autoscaler.quotas["us-west-2"] == {

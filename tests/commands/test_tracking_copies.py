@@ -118,9 +118,9 @@ def test_a_database_at_rds_has_snapshots(
     lab = project(cluster)
     server = localaws.start(tmp_path / "aws", "databases")
     try:
-        aws = Aws(localaws.environment(server, managed.region))
+        aws = Aws(localaws.environment(server, managed.site))
         monkeypatch.setattr(tracking, "_aws", lambda _: aws)
-        aws.client("rds", managed.region).create_db_instance(
+        aws.client("rds", managed.site).create_db_instance(
             DBInstanceIdentifier=managed.name, DBInstanceClass="db.t4g.small", Engine="postgres",
             AllocatedStorage=20, MasterUsername="mlflow", MasterUserPassword="not-a-real-one",
         )  # fmt: skip

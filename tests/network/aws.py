@@ -188,7 +188,7 @@ class AwsRegion:
     ) -> AwsRegion:
         """The machines and wires of a region, with VPN connections to these sites; nothing runs yet."""
         region = cluster.region(name)
-        links = [link for link in cluster.network.links if link.region == name and link.site in sites]
+        links = [link for link in cluster.network.links if link.aws_site == name and link.site in sites]
         ends = [
             End(link, tunnel, outputs.tunnels[link.name][tunnel.number - 1])
             for link in links

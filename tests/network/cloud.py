@@ -80,7 +80,7 @@ class Cloud:
     ) -> tuple[IPv4Address, IPv4Address]:
         import boto3
 
-        region = cluster.region(link.region)
+        region = cluster.region(link.aws_site)
         env = self.environment(region.region)
         ec2: Any = boto3.session.Session(
             aws_access_key_id=env["AWS_ACCESS_KEY_ID"],

@@ -40,7 +40,7 @@ def laid_out(cluster: Cluster, changes: dict[str, str] | None = None) -> Picture
 def expected(cluster: Cluster) -> set[str]:
     """Every element of a cluster that is small enough to be drawn in full."""
     ids = {region.name for region in cluster.regions} | {site.name for site in cluster.sites}
-    ids |= {f"{group.region}/{group.pool}" for pool in cluster.pools for group in pool.groups}
+    ids |= {f"{group.site}/{group.pool}" for pool in cluster.pools for group in pool.groups}
     ids |= {f"{region.name}/subnets/{each.name}" for region in cluster.regions for each in region.subnets}
     ids |= {f"{site.name}/nodes/{node.name}" for site in cluster.sites for node in site.nodes}
     ids |= {f"link/{link.name}" for link in cluster.network.links}
@@ -48,9 +48,9 @@ def expected(cluster: Cluster) -> set[str]:
     ids |= {f"peering/{peering.name}" for peering in cluster.network.peerings}
     machines = [*cluster.ssh_nodes, *cluster.access_gateways]
     machines += cluster.control_plane.masters if cluster.control_plane else ()
-    ids |= {f"{machine.region}/machines/{machine.hostname}" for machine in machines}
-    ids |= {f"{each.region}/efs/{each.name}" for each in cluster.storage.efs}
-    ids |= {f"{each.region}/s3/{each.name}" for each in cluster.storage.s3}
+    ids |= {f"{machine.site}/machines/{machine.hostname}" for machine in machines}
+    ids |= {f"{each.site}/efs/{each.name}" for each in cluster.storage.efs}
+    ids |= {f"{each.site}/s3/{each.name}" for each in cluster.storage.s3}
     ids |= {f"{each.site}/nfs/{each.name}" for each in cluster.storage.nfs}
     ids |= {f"access/clients/{server.site}" for server in cluster.access.vpn.servers}
     ids |= {f"access/groups/{group.name}" for group in cluster.access.vpn.groups}

@@ -121,9 +121,7 @@ def test_any_spec_renders_to_files_in_terraforms_own_style(tmp_path: Path, spec:
     values = json.loads(files["terraform.tfvars.json"])
     assert json.dumps(values, indent=2, ensure_ascii=False) + "\n" == files["terraform.tfvars.json"]
     assert set(values["regions"]) == {region.key for region in cluster.regions}
-    wanted = {
-        (cluster.region(group.region).key, pool.name) for pool in cluster.pools for group in pool.groups
-    }
+    wanted = {(cluster.region(group.site).key, pool.name) for pool in cluster.pools for group in pool.groups}
     pools = {(key, name) for key, region in values["regions"].items() for name in region["node_pools"]}
     assert pools == wanted
     for region in cluster.regions:

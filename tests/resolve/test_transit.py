@@ -79,7 +79,7 @@ class Routes:
             here = crossed[-1]
             static = [(each, peer) for peer in self.peers(here) for each in self.behind(here, peer)]
             learned = [
-                (block, "") for link in self.alive if link.region == here for block in link.site_blocks
+                (block, "") for link in self.alive if link.aws_site == here for block in link.site_blocks
             ]
             fitting = [(block.prefixlen, hop) for block, hop in (*learned, *static) if lan.subnet_of(block)]
             if not fitting:
@@ -129,7 +129,7 @@ def test_each_region_and_each_site_find_each_other(found: Cluster) -> None:
 
 def test_a_site_has_connections_to_the_hub_and_to_regions_that_name_it() -> None:
     assert [link.name for link in CLUSTERS["hub"].network.links] == [f"far-{PRIMARY}", f"near-{PRIMARY}"]
-    assert [(link.site, link.region) for link in CLUSTERS["hub, and more"].network.links] == [
+    assert [(link.site, link.aws_site) for link in CLUSTERS["hub, and more"].network.links] == [
         ("far", NAMES[3]), ("far", PRIMARY), ("near", NAMES[3]), ("near", NAMES[3]), ("near", PRIMARY),
         ("near", PRIMARY),
     ]  # fmt: skip
@@ -158,12 +158,12 @@ def test_where_a_region_loses_its_own_connection_the_hub_leads_around_it() -> No
     """Inside of the supernet. For another LAN there is no way back, so the hub's connection is not used."""
     found = CLUSTERS["hub, and more"]
     own = next(region for region in found.regions if region.name == NAMES[3])
-    dead = [link.name for link in found.network.links if link.region == own.name]
+    dead = [link.name for link in found.network.links if link.aws_site == own.name]
     routes = Routes(found, dead)
     assert routes.way(own.name, IPv4Network(INSIDE)) == [own.name, PRIMARY]
     assert routes.way(own.name, IPv4Network(OUTSIDE)) == []
     reaching = {
-        link.site for link in found.network.links if link.region == PRIMARY and own.vpc in link.aws_blocks
+        link.site for link in found.network.links if link.aws_site == PRIMARY and own.vpc in link.aws_blocks
     }
     assert reaching == {"near"}
 
@@ -172,6 +172,6 @@ def test_peered_vpcs_pass_nothing_on() -> None:
     aws: Plain = {"us-west-2": {"kind": "aws", "primary": True}, "us-east-1": {"kind": "aws"}}
     found = resolved(sites={**aws, "near": rack(INSIDE, 1)})
     assert found.network.transit == {}
-    assert {link.region: link.aws_blocks for link in found.network.links} == {
+    assert {link.aws_site: link.aws_blocks for link in found.network.links} == {
         region.name: (region.vpc,) for region in found.regions
     }

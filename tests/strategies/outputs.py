@@ -23,7 +23,7 @@ def outputs_for(cluster: Cluster) -> Outputs:
     masters = cluster.control_plane.masters if cluster.control_plane else ()
     instances = {}
     for index, one in enumerate((*masters, *cluster.ssh_nodes, *cluster.access_gateways)):
-        region = cluster.region(one.region)
+        region = cluster.region(one.site)
         block = next(subnet.block for subnet in region.subnets if subnet.name == one.subnet)
         # AWS keeps the first four addresses of a subnet.
         instances[one.hostname] = Addresses(block[10 + index], PUBLIC[10 + index] if one.public else None)
@@ -33,7 +33,7 @@ def outputs_for(cluster: Cluster) -> Outputs:
             point.name: f"fsap-{index:08x}{number:09x}"
             for number, point in enumerate(system.access_points, start=1)
         }
-        file_systems.setdefault(system.region, {})[system.name] = FileSystemIds(f"fs-{index:017x}", points)
+        file_systems.setdefault(system.site, {})[system.name] = FileSystemIds(f"fs-{index:017x}", points)
     zones = {
         region.name: {
             zone: f"{region.region}{'abcdef'[index]}" if is_zone_id(zone) else zone
@@ -47,7 +47,7 @@ def outputs_for(cluster: Cluster) -> Outputs:
     if cluster.tracking is not None:
         roles["mlflow"] = f"arn:aws:iam::123456789012:role/{cluster.tracking.role}"
         if (managed := cluster.tracking.managed) is not None:
-            where = cluster.region(managed.region).region
+            where = cluster.region(managed.site).region
             database = f"{managed.name}.c0abcdefghij.{where}.rds.amazonaws.com"
     stated = cluster.web_identity.issuers if cluster.web_identity else ()
     issuers = {str(each.served_by): each.url or "https://d111111abcdef8.cloudfront.net" for each in stated}

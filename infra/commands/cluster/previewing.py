@@ -119,7 +119,7 @@ def would_be(cluster: Cluster) -> dict[str, Any]:
     ]
     rows += [
         {
-            "place": f"{pool.name}, {group.region}",
+            "place": f"{pool.name}, {group.site}",
             "nodes": f"{group.min} to {group.max}",
             "gpus": group.allocatable.get("nvidia.com/gpu", "0"),
             "class": group.labels.get(GPU_CLASS, ""),

@@ -92,7 +92,7 @@ def _every(cluster: Cluster) -> list[Chosen]:
         Chosen(
             each.hostname,
             each.fqdn,
-            each.region,
+            each.site,
             (each.role,),
             cluster.is_node((each.role,)),
             each.gpus.count if each.gpus else 0,

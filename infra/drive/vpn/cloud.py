@@ -57,7 +57,7 @@ class Cloud:
     ) -> None:
         """``env`` is as Terraform sees it: credentials, AWS_ENDPOINT_URL."""
         self._regions = {
-            link.name: cluster.region(link.region).region
+            link.name: cluster.region(link.aws_site).region
             for link in cluster.network.links
             if link.name in outputs.tunnels
         }

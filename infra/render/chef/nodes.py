@@ -102,7 +102,7 @@ def _normal_instance(instance: Instance, image: Image, access: Mapping[str, list
         "causeway": {
             "name": instance.hostname,
             "fqdn": instance.fqdn,
-            "site": instance.region,
+            "site": instance.site,
             "role": instance.role,
             "roles": [instance.role],
             "baking": False,

@@ -112,18 +112,16 @@ def _groups(cluster: Cluster, outputs: Outputs) -> Iterator[dict[str, Any]]:
     order = {region.name: region.order for region in cluster.regions}
     regions = {region.name: region.region for region in cluster.regions}
     pairs = [(pool, group) for pool in cluster.pools for group in pool.groups]
-    for pool, group in sorted(
-        pairs, key=lambda pair: (order[pair[1].region], -pair[0].priority, pair[0].name)
-    ):
-        zones = [outputs.zone(group.region, zone) for zone in group.zones]
-        yield _group(pool, group, regions[group.region], order[group.region], zones)
+    for pool, group in sorted(pairs, key=lambda pair: (order[pair[1].site], -pair[0].priority, pair[0].name)):
+        zones = [outputs.zone(group.site, zone) for zone in group.zones]
+        yield _group(pool, group, regions[group.site], order[group.site], zones)
 
 
 def _group(pool: NodePool, group: NodeGroup, region: str, order: int, zones: list[str]) -> dict[str, Any]:
     return {
         "name": group.name,
         "pool": pool.name,
-        "site": group.region,
+        "site": group.site,
         "region": region,
         "order": order,
         "priority": pool.priority,

@@ -144,7 +144,7 @@ def attributes(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any
             "region": store.region,
             "copies": list(store.copies),
             "regions": sorted(
-                {cluster.region(group.region).region for pool in cluster.pools for group in pool.groups}
+                {cluster.region(group.site).region for pool in cluster.pools for group in pool.groups}
             ),
         }
         if store
@@ -180,7 +180,7 @@ def _copies(cluster: Cluster, bucket: Bucket | None, prefix: str, seconds: int) 
     """Where masters put copies of something, and how often."""
     if bucket is None:
         return {}
-    region = cluster.region(bucket.region).region
+    region = cluster.region(bucket.site).region
     return {"bucket": bucket.bucket, "prefix": prefix, "region": region, "interval": seconds}
 
 

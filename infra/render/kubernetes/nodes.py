@@ -14,8 +14,8 @@ those that Kubernetes gives to Services, 30000 to 32767, and below those of outg
 
 def sites_of_nodes(cluster: Cluster) -> tuple[str, ...]:
     """Sites that have nodes for work, or may have: regions of the control plane and of pools, racks."""
-    found = {group.region for pool in cluster.pools for group in pool.groups}
+    found = {group.site for pool in cluster.pools for group in pool.groups}
     if cluster.control_plane is not None:
-        found.add(cluster.control_plane.region)
+        found.add(cluster.control_plane.site)
     found |= {site.name for site in cluster.sites if any(runs_pods(node.roles) for node in site.nodes)}
     return tuple(sorted(found))

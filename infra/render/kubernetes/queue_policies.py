@@ -111,7 +111,7 @@ def sizes(cluster: Cluster) -> dict[str, tuple[int, list[str]]]:
     for pool in sorted(cluster.pools, key=lambda each: each.name):
         groups = [group for group in pool.groups if group.max]
         cards = max((int(group.allocatable.get(_CARDS, "0")) for group in groups), default=0)
-        found[pool.name] = cards, sorted(group.region for group in groups)
+        found[pool.name] = cards, sorted(group.site for group in groups)
     return found
 
 

@@ -131,7 +131,7 @@ def flavours(cluster: Cluster) -> tuple[Flavour, ...]:
     order = {region.name: region.order for region in cluster.regions}
     groups = sorted(
         ((pool, group) for pool in cluster.pools for group in pool.groups if group.max),
-        key=lambda entry: (-entry[0].priority, order[entry[1].region], *_price(entry[1]), entry[0].name),
+        key=lambda entry: (-entry[0].priority, order[entry[1].site], *_price(entry[1]), entry[0].name),
     )
     pools = {pool.name: pool for pool, _ in groups}
     return (*ours, *map(_of_pool, pools.values()))[:MOST_FLAVOURS]

@@ -84,7 +84,7 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
         "code": {"limit_mib": research.code_limit_mib, "keep_days": research.code_keep_days},
         "store": {
             "bucket": work.bucket,
-            "region": cluster.region(work.region).region,
+            "region": cluster.region(work.site).region,
             "audience": AUDIENCE,
             "roles": {name: outputs.roles[name] for name in namespaces(cluster) if name in outputs.roles},
             "usd_per_gb": research.usd_per_gb,
@@ -157,7 +157,7 @@ def _machines(cluster: Cluster) -> Iterator[Mapping[str, Any]]:
         for group in pool.groups:
             if group.max:
                 yield {
-                    "site": group.region,
+                    "site": group.site,
                     "pool": pool.name,
                     "count": group.max,
                     **_shape(pool.gpus, group.allocatable, group.labels.get(INTERCONNECT)),

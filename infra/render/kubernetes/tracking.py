@@ -335,7 +335,7 @@ def _container(cluster: Cluster, tracking: Tracking, outputs: Outputs, uri: str)
             value("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false"),
             value("MLFLOW_DISABLE_TELEMETRY", "true"),
             value("HOME", "/tmp"),  # noqa: S108 - the pod's own
-            value("AWS_REGION", cluster.region(work.region).region),
+            value("AWS_REGION", cluster.region(work.site).region),
             *([value("AWS_ROLE_ARN", role)] if role else []),
             value("AWS_WEB_IDENTITY_TOKEN_FILE", f"{_TOKEN}/token"),
             field("AWS_ROLE_SESSION_NAME", "metadata.name"),

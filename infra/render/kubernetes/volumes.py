@@ -63,10 +63,10 @@ def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
             }
             yield _class(name, "nfs.csi.k8s.io", parameters, ["nfsvers=4.2", "hard", "noatime"])
     for system in storage.efs:
-        made = outputs.file_systems.get(system.region, {}).get(system.name)
+        made = outputs.file_systems.get(system.site, {}).get(system.name)
         # Before apply there is none; its class comes with the render after.
         if (name := system.storage_class) is not None and made is not None:
-            reached[name] = [system.region]
+            reached[name] = [system.site]
             parameters = {
                 "provisioningMode": "efs-ap",
                 "fileSystemId": made.id,
@@ -223,7 +223,7 @@ def _volumes(cluster: Cluster) -> Iterator[Object]:
     places = {region.name: region.region for region in cluster.regions}
     for bucket in with_volumes(cluster):
         for namespace in namespaces:
-            yield from _bucket(bucket, places[bucket.region], namespace)
+            yield from _bucket(bucket, places[bucket.site], namespace)
 
 
 def with_volumes(cluster: Cluster) -> list[Bucket]:

@@ -95,7 +95,7 @@ def _prices(cluster: Cluster) -> Object:
         {
             "record": "causeway:node_price:dollars_per_hour",
             "expr": f"vector({group.hourly_price})",
-            "labels": {"pool": pool.name, "site": group.region},
+            "labels": {"pool": pool.name, "site": group.site},
         }
         for pool in cluster.pools
         for group in pool.groups

@@ -28,10 +28,10 @@ def region_lines(
 ) -> dict[str, tuple[tuple[str, str], ...]]:
     """What each region's box says below its name: pairs of a left and a right text."""
     found: dict[str, tuple[tuple[str, str], ...]] = {}
-    standing = Counter((machine.region, machine.role) for machine in machines(cluster))
+    standing = Counter((machine.site, machine.role) for machine in machines(cluster))
     stores = Counter(
-        [(each.region, "EFS") for each in cluster.storage.efs]
-        + [(each.region, "S3") for each in cluster.storage.s3]
+        [(each.site, "EFS") for each in cluster.storage.efs]
+        + [(each.site, "S3") for each in cluster.storage.s3]
     )
     for region in cluster.regions:
         here = groups[region.name]

@@ -39,7 +39,7 @@ def region_drawing(
 
 def _machine_cells(region: Region, found: Sequence[Instance]) -> Iterator[Cell]:
     for machine in found:
-        if machine.region == region.name:
+        if machine.site == region.name:
             yield Cell(
                 f"{region.name}/machines/{machine.hostname}",
                 _TAGS[machine.role],
@@ -50,10 +50,10 @@ def _machine_cells(region: Region, found: Sequence[Instance]) -> Iterator[Cell]:
 
 def _storage_cells(cluster: Cluster, place: str) -> Iterator[Cell]:
     for system in cluster.storage.efs:
-        if system.region == place:
+        if system.site == place:
             yield Cell(f"{place}/efs/{system.name}", "EFS", system.name, system.path)
     for bucket in cluster.storage.s3:
-        if bucket.region == place:
+        if bucket.site == place:
             yield Cell(f"{place}/s3/{bucket.name}", "S3", bucket.name, bucket.path or "")
     for export in cluster.storage.nfs:
         if export.site == place:

@@ -25,13 +25,13 @@ def _pools(cluster: Cluster) -> Iterator[Item]:
         bought = wording.short_market(pool.market)
         taints = ", ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints)
         disks = ", ".join(f"{disk.size_gib} GiB {disk.type}" for disk in pool.scratch_disks)
-        everywhere = tuple(f"{group.region}/{pool.name}" for group in pool.groups)
+        everywhere = tuple(f"{group.site}/{pool.name}" for group in pool.groups)
         for group in pool.groups:
             yield Item(
-                f"{group.region}/{pool.name}",
+                f"{group.site}/{pool.name}",
                 "node pool",
                 pool.name,
-                f"{names.split(',')[0]} in {group.region}",
+                f"{names.split(',')[0]} in {group.site}",
                 facts(
                     ("Types", names),
                     ("GPUs", wording.card(pool.gpus) if pool.gpus else None),
@@ -50,17 +50,17 @@ def _pools(cluster: Cluster) -> Iterator[Item]:
                     ("Launch", "launch configuration" if pool.launch == "configuration" else None),
                     ("Group", group.name),
                 ),
-                parent=group.region,
-                related=tuple(other for other in everywhere if other != f"{group.region}/{pool.name}"),
+                parent=group.site,
+                related=tuple(other for other in everywhere if other != f"{group.site}/{pool.name}"),
             )
 
 
 def _machines(cluster: Cluster) -> Iterator[Item]:
     plane, known = cluster.control_plane, servers(cluster)
     for machine in machines(cluster):
-        server = known.get((machine.region, machine.hostname))
+        server = known.get((machine.site, machine.hostname))
         yield Item(
-            f"{machine.region}/machines/{machine.hostname}",
+            f"{machine.site}/machines/{machine.hostname}",
             _ROLES[machine.role],
             machine.hostname,
             machine.fqdn,
@@ -77,10 +77,10 @@ def _machines(cluster: Cluster) -> Iterator[Item]:
                 ("Instance", machine.name),
                 *(server_facts(server) if server else ()),
             ),
-            parent=machine.region,
+            parent=machine.site,
             related=(
-                f"{machine.region}/subnets/{machine.subnet}",
-                *((CLIENTS, door_id(machine.region)) if server else ()),
+                f"{machine.site}/subnets/{machine.subnet}",
+                *((CLIENTS, door_id(machine.site)) if server else ()),
             ),
         )
 
@@ -88,7 +88,7 @@ def _machines(cluster: Cluster) -> Iterator[Item]:
 def _storage(cluster: Cluster) -> Iterator[Item]:
     for system in cluster.storage.efs:
         yield Item(
-            f"{system.region}/efs/{system.name}",
+            f"{system.site}/efs/{system.name}",
             "EFS",
             system.name,
             system.path,
@@ -101,12 +101,12 @@ def _storage(cluster: Cluster) -> Iterator[Item]:
                 ("Backup", "daily" if system.backup else "none"),
                 ("Name", system.aws_name),
             ),
-            parent=system.region,
-            related=tuple(f"{system.region}/subnets/{subnet}" for subnet in system.subnets),
+            parent=system.site,
+            related=tuple(f"{system.site}/subnets/{subnet}" for subnet in system.subnets),
         )
     for bucket in cluster.storage.s3:
         yield Item(
-            f"{bucket.region}/s3/{bucket.name}",
+            f"{bucket.site}/s3/{bucket.name}",
             "S3 bucket",
             bucket.name,
             bucket.bucket,
@@ -118,7 +118,7 @@ def _storage(cluster: Cluster) -> Iterator[Item]:
                 ("Archived", _after(bucket.archive_days)),
                 ("Expires", _after(bucket.expire.get(""))),
             ),
-            parent=bucket.region,
+            parent=bucket.site,
         )
     for export in cluster.storage.nfs:
         host = export.server.removesuffix(f".{cluster.domain}")

@@ -112,7 +112,7 @@ def groups_by_region(cluster: Cluster) -> dict[str, list[tuple[NodePool, NodeGro
     found: dict[str, list[tuple[NodePool, NodeGroup]]] = {region.name: [] for region in cluster.regions}
     for pool in sorted(cluster.pools, key=lambda pool: (-pool.priority, pool.name)):
         for group in pool.groups:
-            found[group.region].append((pool, group))
+            found[group.site].append((pool, group))
     return found
 
 

@@ -22,7 +22,7 @@ def _links(cluster: Cluster) -> Iterator[Item]:
         yield Item(
             link_id(link.name),
             "VPN connection",
-            f"{link.site} {wording.DASH} {link.region}",
+            f"{link.site} {wording.DASH} {link.aws_site}",
             " · ".join(str(tunnel.inside) for tunnel in link.tunnels),
             facts(
                 ("Site", f"{link.site}, {link.address}"),
@@ -33,8 +33,8 @@ def _links(cluster: Cluster) -> Iterator[Item]:
                 ("Attached to", "the transit gateway" if cluster.network.transit else None),
             ),
             tuple(str(tunnel.inside) for tunnel in link.tunnels),
-            related=(link.site, link.region),
-            via=(bus_id("vpn", link.site), bus_id("vpn", link.region)),
+            related=(link.site, link.aws_site),
+            via=(bus_id("vpn", link.site), bus_id("vpn", link.aws_site)),
         )
 
 

@@ -77,7 +77,7 @@ def _doors(cluster: Cluster) -> Iterator[Item]:
 def _groups(cluster: Cluster) -> Iterator[Item]:
     vpn = cluster.access.vpn
     places = {
-        machine.hostname: f"{machine.region}/machines/{machine.hostname}" for machine in machines(cluster)
+        machine.hostname: f"{machine.site}/machines/{machine.hostname}" for machine in machines(cluster)
     }
     for group in vpn.groups:
         people = [user.login for user in vpn.users if group.name in user.groups]

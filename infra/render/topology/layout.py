@@ -239,7 +239,7 @@ def _bundled(sheet: Sheet, pen: Pen, cluster: Cluster, regions: Grid, sites: Gri
         _row(sheet, pen, draws, row, sites)
         below.update(dict.fromkeys(row, sheet.y + 10))
         sheet.y += 14 if tunnels else 4
-    ends = {end for link in network.links for end in (link.region, link.site)}
+    ends = {end for link in network.links for end in (link.aws_site, link.site)}
     joined = {end for gateway, tunnel in tunnels for end in (gateway.site, tunnel.peer)}
     servers = {server.site for server in cluster.access.vpn.servers}
 

@@ -100,7 +100,7 @@ def _regions(cluster: Cluster) -> Iterator[Item]:
     doors = {server.site for server in cluster.access.vpn.servers}
     links: dict[str, list[Link]] = {}
     for link in cluster.network.links:
-        links.setdefault(link.region, []).append(link)
+        links.setdefault(link.aws_site, []).append(link)
     peers: dict[str, list[str]] = {}
     for peering in cluster.network.peerings:
         for place, other in (
@@ -209,7 +209,7 @@ def _sites(cluster: Cluster) -> Iterator[Item]:
             (str(site.lan), *(str(address) for address in (gateway.addresses if gateway else ()))),
             related=(
                 *(link_id(link.name) for link in connected),
-                *(link.region for link in connected),
+                *(link.aws_site for link in connected),
                 *between.get(site.name, ()),
                 *((door_id(site.name),) if site.name in doors else ()),
             ),

@@ -71,7 +71,7 @@ def links(pen: Pen, cluster: Cluster, slots: Mapping[str, Slot], top: int) -> It
     lanes = list(_lanes(cluster, slots, top))
     ports = _site_ports(lanes, slots)
     for lane in lanes:
-        link, start, end = lane.link, slots[lane.link.region], slots[lane.link.site]
+        link, start, end = lane.link, slots[lane.link.aws_site], slots[lane.link.site]
         target = end.right - _EDGE - PORT * ports[link.name]
         name = link_id(link.name)
         y = lane.y - 5 if target > lane.x else lane.y + 4
@@ -101,7 +101,7 @@ def _lanes(cluster: Cluster, slots: Mapping[str, Slot], top: int) -> Iterator[_L
     sites = [site.name for site in cluster.sites]
     base = top + LANE // 2
     for region in cluster.regions:
-        found = [link for link in cluster.network.links if link.region == region.name]
+        found = [link for link in cluster.network.links if link.aws_site == region.name]
         found.sort(key=lambda link: (sites.index(link.site), link.name))
         left = slots[region.name].x + _EDGE
         for index, link in enumerate(found):

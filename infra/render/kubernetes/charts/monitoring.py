@@ -165,7 +165,7 @@ def _hosts(cluster: Cluster) -> list[Object]:
         for site in cluster.sites
         for node in site.nodes
     ]
-    cloud = [_Host(one.region, one.fqdn, (one.role,), one.gpus is not None) for one in cluster.instances]
+    cloud = [_Host(one.site, one.fqdn, (one.role,), one.gpus is not None) for one in cluster.instances]
     machines = [host for host in (*racks, *cloud) if not makes_node(host.roles)]
     cards = [host for host in (*racks, *cloud) if host.cards and not runs_pods(host.roles)]
     jobs = (("hosts", NODE_PORT, machines), ("hosts-gpus", DCGM_PORT, cards))

@@ -26,7 +26,7 @@ def _efs(cluster: Cluster) -> list[Release]:
         },
         "node": {
             "tolerations": EVERYWHERE,
-            "affinity": nodes([at({system.region for system in cluster.storage.efs})]),
+            "affinity": nodes([at({system.site for system in cluster.storage.efs})]),
             "resources": requests("10m", "64Mi"),
         },
     }
