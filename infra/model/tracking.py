@@ -14,6 +14,8 @@ class ManagedDatabase(Struct, frozen=True):
     """Its identifier at AWS."""
     site: str
     """The AWS site whose private subnets it is in."""
+    region: str
+    """The AWS region."""
     subnets: tuple[str, ...]
     """Of two zones at least: RDS wants so."""
     instance_class: str

@@ -34,6 +34,7 @@ def _managed(written: Tracking, environment: str, primary: Region) -> made.Manag
     return made.ManagedDatabase(
         name=aws_name(_DATABASE_LENGTH, environment, "mlflow"),
         site=primary.name,
+        region=primary.region,
         subnets=tuple(subnet.name for subnet in primary.tier("private")),
         instance_class=written.instance_class,
         storage_gib=size,

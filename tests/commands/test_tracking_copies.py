@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import pytest
 from golden_clusters import golden
+from golden_folders import GOLDEN, SPEC
 from msgspec.structs import replace
 from ports import reserved
 from render.kubernetes.tracking_world import postgres, rendered
@@ -28,7 +29,9 @@ from infra.drive.aws import Aws
 from infra.drive.kubernetes.access import Access
 from infra.drive.kubernetes.kubectl import Kubectl, Program
 from infra.errors import DriveError, UsageError
+from infra.load import load
 from infra.model import Cluster
+from infra.resolve.tracking import resolve_tracking
 
 _KUBECTL = """#!/bin/sh
 echo "$@" >>"$CALLS"
@@ -111,16 +114,17 @@ def test_nothing_is_put_back_that_nobody_agreed_to(calls: Path, monkeypatch: pyt
 def test_a_database_at_rds_has_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = golden("research")
-    assert cluster.tracking is not None
-    managed = cluster.tracking.managed
+    cluster, wanted = golden("research"), load(GOLDEN / "research" / SPEC).spec.kubernetes.tracking
+    assert wanted is not None
+    found = resolve_tracking(wanted, "research", replace(cluster.regions[0], name="west"))
+    managed = found.managed
     assert managed is not None
-    lab = project(cluster)
+    lab = project(replace(cluster, tracking=found))
     server = localaws.start(tmp_path / "aws", "databases")
     try:
-        aws = Aws(localaws.environment(server, managed.site))
+        aws = Aws(localaws.environment(server, "us-west-2"))
         monkeypatch.setattr(tracking, "_aws", lambda _: aws)
-        aws.client("rds", managed.site).create_db_instance(
+        aws.client("rds", "us-west-2").create_db_instance(
             DBInstanceIdentifier=managed.name, DBInstanceClass="db.t4g.small", Engine="postgres",
             AllocatedStorage=20, MasterUsername="mlflow", MasterUserPassword="not-a-real-one",
         )  # fmt: skip

@@ -66,7 +66,7 @@ def test_what_is_not_authorities_is_refused(text: str) -> None:
 def test_authorities_are_in_the_secret_and_stay_where_they_cannot_be_fetched(tmp_path: Path) -> None:
     store = local_store(tmp_path)
     keys = secrets.made(store, NOW)
-    managed = ManagedDatabase("x", "us-west-2", (), "db.t4g.small", 20, 100, False, 14, {})
+    managed = ManagedDatabase("x", "west", "us-west-2", (), "db.t4g.small", 20, 100, False, 14, {})
     with (
         serving(AUTHORITY.certificate) as bundle,
         serving("") as broken,

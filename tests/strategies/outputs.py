@@ -47,8 +47,7 @@ def outputs_for(cluster: Cluster) -> Outputs:
     if cluster.tracking is not None:
         roles["mlflow"] = f"arn:aws:iam::123456789012:role/{cluster.tracking.role}"
         if (managed := cluster.tracking.managed) is not None:
-            where = cluster.region(managed.site).region
-            database = f"{managed.name}.c0abcdefghij.{where}.rds.amazonaws.com"
+            database = f"{managed.name}.c0abcdefghij.{managed.region}.rds.amazonaws.com"
     stated = cluster.web_identity.issuers if cluster.web_identity else ()
     issuers = {str(each.served_by): each.url or "https://d111111abcdef8.cloudfront.net" for each in stated}
     return Outputs(tunnels, instances, file_systems, zones, roles, issuers, database)

@@ -44,7 +44,7 @@ def bring_access(
     values, note = {"password": database_password(store)}, ""
     if managed is not None:
         try:
-            values[AUTHORITIES] = (fetch or database_authorities.fetch)(managed.site)
+            values[AUTHORITIES] = (fetch or database_authorities.fetch)(managed.region)
         except DriveError as problem:
             found = api.find(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}") or {}
             had = (found.get("data") or {}).get(AUTHORITIES)
@@ -79,10 +79,12 @@ def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
         raise UsageError("the database is at RDS, which keeps copies as snapshots: omit --file")
     aws = _aws(project)
     if listed:
-        _tell(database_backup.snapshots(aws, managed.name, managed.site), json=json)
+        _tell(database_backup.snapshots(aws, managed.name, managed.region), json=json)
         return 0
-    note(f"a snapshot of {managed.name} in {managed.site}; RDS takes some minutes")
-    made = database_backup.take(aws, managed.name, managed.site, clock.now(), _SNAPSHOT_SECONDS, managed.tags)
+    note(f"a snapshot of {managed.name} in {managed.region}; RDS takes some minutes")
+    made = database_backup.take(
+        aws, managed.name, managed.region, clock.now(), _SNAPSHOT_SECONDS, managed.tags
+    )
     if json:
         say_json({"snapshot": made.name, "state": made.state})
     else:
