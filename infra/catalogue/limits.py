@@ -1,6 +1,6 @@
 """What AWS takes: lengths of names, sizes of blocks, counts of things.
 
-Names that we make are cut by ``infra.resolve.names``; names that people choose are refused by checks.
+Names that we make are cut by ``infra.model.names``; names that people choose are refused by checks.
 """
 
 from __future__ import annotations

@@ -274,10 +274,10 @@ class Facts:
         if self.places:
             control: Path = ("kubernetes", "control_plane")
             masters = int(self.spec.kubernetes.control_plane.count)
-            found += [("api", control), *((f"master-{index + 1}", control) for index in range(masters))]
+            found += [(host, control) for host in ("api", *defaults.hosts(defaults.MASTER, masters))]
         for name, ssh in self.spec.access.ssh_nodes.items():
             path = ("access", "ssh_nodes", name)
-            found += [(f"{name}-{index + 1}", path) for index in range(ssh.count)]
+            found += [(host, path) for host in defaults.hosts(name, ssh.count)]
         found += [
             (defaults.vpn_host(site), ("access", "vpn")) for site in self.vpn_sites if site in self.places
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,42 +10,56 @@ from infra.catalogue.limits import NAMES, TAGS_PER_RESOURCE
 from infra.checks.facts import Facts, Machines
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.schema.defaults import AUTOSCALER_TAG
+from infra.model.kubernetes import Taint
+from infra.model.labels import place_labels, pool_labels
+from infra.model.names import (
+    autoscaler_tags,
+    common_tags,
+    file_system_name,
+    group_name,
+    label_tag,
+    link_name,
+    taint_tag,
+    thing_tags,
+)
+from infra.model.places import Gpus
+from infra.model.resources import capacity
 
-OURS: Final = frozenset({"cluster", "environment", "managed-by", "name", "pool", "role", "site"})
+_NAME: Final = "Name"
+"""The tag that modules add."""
+OURS: Final = frozenset(
+    key.lower() for key in (*common_tags("", "", "", {}), *thing_tags("", "", pool=""), _NAME)
+)
 """Tags that we set on what we create."""
 _TAG_SIGNS: Final = frozenset("_.:/=+-@")
 """Beside letters, digits and spaces of any script, what every service of AWS takes in tags. A line's end and
 a tab are no spaces (Tag Editor User Guide, "Tag naming limits"; IAM API Reference, Tag)."""
-_LABEL_TAG: Final = f"{AUTOSCALER_TAG}/node-template/label/"
-_TAINT_TAG: Final = f"{AUTOSCALER_TAG}/node-template/taint/"
-_DERIVED_LABELS: Final = 7
-"""Site, region, zone, instance type, pool, capacity type, interconnect. A group of several zones or types has
-fewer; they are counted all the same, as leaving one out must not make a spec unsound."""
-_GPU_LABELS: Final = 5
-_RESOURCES: Final = 3
-_EFA_TAGS: Final = 3
-"""The label, adapters and huge pages."""
-_AUTOSCALER_TAGS: Final = 2
+_ENVIRONMENT: Final = "<environment>"
 
 
 @check("NAME001", Level.ERROR, "Two things of one region get the same name in AWS.")
 def aws_names(facts: Facts) -> Iterator[Finding]:
     things: list[tuple[str, str, str, Path]] = [
-        ("group", group.place.name, group.machines.name, group.at()) for group in facts.groups
+        (
+            "group",
+            group.place.name,
+            group_name(_ENVIRONMENT, group.place.name, group.machines.name),
+            group.at(),
+        )
+        for group in facts.groups
     ]
     things += [
-        ("file system", site, name, ("storage", "efs", name))
+        ("file system", site, file_system_name(_ENVIRONMENT, site, name), ("storage", "efs", name))
         for name, efs in facts.spec.storage.efs.items()
         for site in dict.fromkeys(efs.regions or facts.places)
         if site in facts.places
     ]
     seen: dict[tuple[str, str, str], Path] = {}
     for kind, site, name, path in things:
-        key = (kind, facts.places[site].region, f"{site}-{name}")
+        key = (kind, facts.places[site].region, name)
         first = seen.setdefault(key, path)
         if first is not path:
-            message = f"its {kind} and that of {dotted(first)} would both be <environment>-{site}-{name}"
+            message = f"its {kind} and that of {dotted(first)} would both be {name}"
             yield Finding(path, message, "rename a site or one of them")
 
 
@@ -57,7 +70,7 @@ def link_names(facts: Facts) -> Iterator[Finding]:
         for name, site in facts.linked(place):
             count = len(site.gateway.addresses) if site.gateway is not None else 0
             for number in range(1, count + 1):
-                link = f"{name}-{place.name}" + (f"-{number}" if number > 1 else "")
+                link = link_name(name, place.name, number)
                 path: Path = place.at()
                 first = seen.setdefault(link, path)
                 if first is not path:
@@ -103,13 +116,13 @@ def _tags_stated(facts: Facts) -> Iterator[tuple[Path, str, str]]:
     for key, text in spec.tags.items():
         yield ("tags", key), key, text
     for key, text in spec.kubernetes.labels.items():
-        yield ("kubernetes", "labels", key), f"{_LABEL_TAG}{key}", text
+        yield ("kubernetes", "labels", key), label_tag(key), text
     for one in facts.machines:
         for key, text in one.pool.labels.items():
-            yield one.at("labels", key), f"{_LABEL_TAG}{key}", text
+            yield one.at("labels", key), label_tag(key), text
         for index, taint in enumerate(one.pool.taints):
             path = one.at("taints", index, "key")
-            yield path, f"{_TAINT_TAG}{taint.key}", f"{taint.value}:{taint.effect.value}"
+            yield path, taint_tag(taint.key), f"{taint.value}:{taint.effect.value}"
 
 
 @check("NAME006", Level.ERROR, "Two tags that differ only in case.")
@@ -134,16 +147,31 @@ def tag_count(facts: Facts) -> Iterator[Finding]:
 
 
 def _tags(facts: Facts, one: Machines) -> int:
-    """The tags of one of a pool's Auto Scaling groups."""
-    labels = {*facts.spec.kubernetes.labels, *one.pool.labels}
-    # How cards are shared is said by a label, and how they are split by another.
-    split, sliced = one.pool.gpus.mig is not None, one.pool.gpus.time_slices > 1
-    shared = split + (split or sliced)
-    gpus = (_GPU_LABELS + 1 + shared) if one.with_gpus else 0
-    taints = Counter(taint.key for taint in one.pool.taints)
-    owner = 1 if facts.spec.owner else 0
-    derived = _DERIVED_LABELS + _RESOURCES + _AUTOSCALER_TAGS + gpus + (_EFA_TAGS if one.pool.efa else 0)
-    return len(OURS) + owner + len(facts.spec.tags) + len(labels) + len(taints) + derived
+    """The tags of one of a pool's Auto Scaling groups.
+
+    A group of several zones or types has fewer; they are counted all the same, as leaving one out must not
+    make a spec unsound.
+    """
+    spec, pool = facts.spec, one.pool
+    slices, mig = pool.gpus.time_slices, pool.gpus.mig
+    some = Gpus("", "", 1, 0, "new", 0, "", open_kernel_modules=True, time_slices=slices, mig=mig)
+    cards = some if one.with_gpus else None
+    labels = {
+        **spec.kubernetes.labels,
+        **place_labels("", "", ("",), ("",)),
+        **pool_labels("", "", cards, joined="", efa=pool.efa),
+        **pool.labels,
+    }
+    taints = [Taint(taint.key, "", "") for taint in pool.taints]
+    resources = capacity(1, 1, 1, gpus=1 if cards else 0, adapters=1 if pool.efa else 0)
+    return len(
+        {
+            **common_tags("", "", spec.owner, spec.tags),
+            **thing_tags("", "", pool=""),
+            _NAME: "",
+            **autoscaler_tags(spec.name, labels, taints, resources),
+        }
+    )
 
 
 @check("NAME008", Level.ERROR, "A text becomes a tag that is longer than AWS takes.")

@@ -7,10 +7,10 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from infra.errors import Problem, SpecError, dotted
+from infra.model.names import link_name, subnet_name
 from infra.resolve.allocate_blocks import Plan, allocate
 from infra.resolve.claims import ANYWHERE, DoesNotFit, Failure, HeldMismatch, Overlap, Request, Root
 from infra.resolve.lockfile import Lock
-from infra.resolve.names import subnet_name
 from infra.schema import Spec
 from infra.schema.defaults import (
     DEVICES_PREFIX,
@@ -46,11 +46,6 @@ _TAKEN_BY_AWS: Final = tuple(
     )
 )
 """Inside blocks that a VPN connection can't have (AWS Site-to-Site VPN User Guide, "Tunnel options")."""
-
-
-def link_name(site: str, region: str, number: int) -> str:
-    """``rack-a-us-west-2``; a site's second public address adds ``-2``."""
-    return f"{site}-{region}" if number == 1 else f"{site}-{region}-{number}"
 
 
 def clients_key(site: str) -> str:

@@ -13,6 +13,7 @@ from infra.collector import paused
 from infra.errors import SpecError
 from infra.model import Cluster
 from infra.model.cluster import Aws, Secrets, State
+from infra.model.names import common_tags
 from infra.model.places import Block, Network, Region
 from infra.resolve.addons import offers, resolve_addons
 from infra.resolve.addresses import plan_addresses
@@ -30,7 +31,6 @@ from infra.resolve.kubernetes import resolve_kubernetes
 from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images, resolve_machines, resolve_pools
 from infra.resolve.mounts import Joined
-from infra.resolve.names import common_tags
 from infra.resolve.numbers import plan_numbers
 from infra.resolve.overlay import overlay_ports, resolve_overlay
 from infra.resolve.places import (

@@ -7,14 +7,14 @@ from ipaddress import IPv4Network
 from typing import Literal
 
 from infra.catalogue import instances, prices
+from infra.model.labels import instance_labels, role_taints
 from infra.model.machines import ControlPlane, Disk, Image, Instance
+from infra.model.names import aws_name, identifier, subnet_name, thing_tags
 from infra.model.places import Region, Tier
-from infra.resolve.labels import instance_labels, role_taints
 from infra.resolve.machines import ROOT_DEVICE, cards_of
-from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
 from infra.resolve.zones import Zones, instance_owner
 from infra.schema import Spec
-from infra.schema.defaults import control_image, vpn_host, vpn_sites
+from infra.schema.defaults import MASTER, control_image, hosts, vpn_host, vpn_sites
 
 API_PORT = 6443
 """The Kubernetes API's own port."""
@@ -108,14 +108,14 @@ def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> Control
     masters = tuple(
         foundry.instance(
             primary,
-            f"master-{index + 1}",
+            hostname,
             index,
             "control-plane",
             wanted.instance_type,
             _control_image(spec),
             root_gib=-(-wanted.root_disk // 1024),
         )
-        for index in range(int(wanted.count))
+        for index, hostname in enumerate(hosts(MASTER, int(wanted.count)))
     )
     return ControlPlane(
         site=primary,
@@ -127,11 +127,11 @@ def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> Control
 
 
 def resolve_ssh_nodes(spec: Spec, foundry: Foundry, primary: str) -> tuple[Instance, ...]:
-    """Machines to log in to; always numbered, so that one more renames none."""
+    """Machines to log in to."""
     return tuple(
         foundry.instance(
             node.site or primary,
-            f"{name}-{index + 1}",
+            hostname,
             index,
             "ssh-node",
             node.instance_type,
@@ -141,7 +141,7 @@ def resolve_ssh_nodes(spec: Spec, foundry: Foundry, primary: str) -> tuple[Insta
             ssh_from=node.ssh_from,
         )
         for name, node in sorted(spec.access.ssh_nodes.items())
-        for index in range(node.count)
+        for index, hostname in enumerate(hosts(name, node.count))
     )
 
 

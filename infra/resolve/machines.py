@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from infra.catalogue import drivers, gpus, instances, prices, quotas, releases
-from infra.catalogue.labels import CAPACITY, POOL
 from infra.model import machines as made
 from infra.model.kubernetes import Taint
+from infra.model.labels import interconnect, place_labels, pool_labels
+from infra.model.names import autoscaler_tags, group_name, identifier, thing_tags
 from infra.model.places import Gpus, Region
-from infra.resolve.labels import efa_label, gpu_labels, interconnect, interconnect_label, place_labels
+from infra.model.resources import capacity
+from infra.model.sharing import shared
 from infra.resolve.lockfile import Lock
-from infra.resolve.names import aws_name, identifier, thing_tags
-from infra.resolve.reservations import allocatable, of_adapters, reserved
-from infra.resolve.sharing import shared, sharing_labels
+from infra.resolve.reservations import allocatable, reserved
 from infra.schema import Spec
 from infra.schema import pools as written
-from infra.schema.defaults import AUTOSCALER_TAG, offering_zones, partition_of, rebalances
+from infra.schema.defaults import offering_zones, partition_of, rebalances
 
 ROOT_DEVICE: Final = "/dev/sda1"
 _SCRATCH_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
@@ -125,12 +125,14 @@ def _pool(
     taints = tuple(Taint(taint.key, taint.value, taint.effect.value) for taint in pool.taints)
     labels = {
         **spec.kubernetes.labels,
-        POOL: name,
-        CAPACITY: pool.market.kind,
-        **interconnect_label(interconnect(types)),
-        **efa_label(efa=pool.efa),
-        **gpu_labels(cards, counted=len({kind.gpus.count for kind in types if kind.gpus}) == 1),
-        **sharing_labels(cards),
+        **pool_labels(
+            name,
+            pool.market.kind,
+            cards,
+            joined=interconnect(types),
+            efa=pool.efa,
+            counted=len({kind.gpus.count for kind in types if kind.gpus}) == 1,
+        ),
         **pool.labels,
     }
     groups = tuple(
@@ -213,20 +215,10 @@ def _group(
     names = [kind.name for kind in types]
     labels = dict(sorted({**place_labels(place.name, place.region, zones, names), **pool_labels}.items()))
     offered, adapters = _offered(types, cards), _adapters(pool, types)
-    resources = _resources(types, root, offered, adapters)
+    resources = capacity(*_least(types), root.size_gib, offered, adapters)
     reserved = bounds.capacity_reservation
-    autoscaler = {
-        f"{AUTOSCALER_TAG}/enabled": "true",
-        f"{AUTOSCALER_TAG}/{spec.name}": "owned",
-        **{f"{AUTOSCALER_TAG}/node-template/label/{key}": value for key, value in labels.items()},
-        **{
-            f"{AUTOSCALER_TAG}/node-template/taint/{each.key}": f"{each.value}:{each.effect}"
-            for each in taints
-        },
-        **{f"{AUTOSCALER_TAG}/node-template/resources/{key}": value for key, value in resources.items()},
-    }
     return made.NodeGroup(
-        name=aws_name(255, environment, place.name, born),
+        name=group_name(environment, place.name, born),
         key=identifier(name),
         pool=name,
         site=place.name,
@@ -245,7 +237,7 @@ def _group(
         allocatable=_allocatable(types, root, spec.kubernetes.pods.pods_per_node, offered, adapters),
         types=tuple(_priced(each, place.region) for each in pool.instance_types),
         tags=thing_tags(place.name, role, pool=name),
-        autoscaler_tags=dict(sorted(autoscaler.items())),
+        autoscaler_tags=autoscaler_tags(spec.name, labels, taints, resources),
         user_data={
             **facts,
             "site": place.name,
@@ -281,19 +273,6 @@ def _allocatable(
 def _least(types: list[instances.InstanceType]) -> tuple[int, int]:
     """vCPUs and MiB of memory that every type has."""
     return min(kind.vcpus for kind in types), min(kind.memory_mib for kind in types)
-
-
-def _resources(
-    types: list[instances.InstanceType], root: made.Disk, offered: int, adapters: int
-) -> dict[str, str]:
-    """What a node surely offers: the least of what its types have."""
-    vcpus, mib = _least(types)
-    found = {
-        "cpu": str(vcpus),
-        "memory": f"{mib}Mi",
-        "ephemeral-storage": f"{root.size_gib}Gi",
-    }
-    return {**found, **({"nvidia.com/gpu": str(offered)} if offered else {}), **of_adapters(adapters)}
 
 
 def _adapters(pool: written.Pool, types: list[instances.InstanceType]) -> int:

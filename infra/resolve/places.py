@@ -12,6 +12,8 @@ from infra.catalogue.labels import CAPACITY, OURS
 from infra.catalogue.limits import NAMES
 from infra.errors import Problem, dotted
 from infra.model.kubernetes import Taint
+from infra.model.labels import gpu_labels, interconnect_label, place_labels, role_taints
+from infra.model.names import aws_name, identifier, link_name, subnet_name, thing_tags
 from infra.model.places import (
     Endpoint,
     FlowLogs,
@@ -29,12 +31,9 @@ from infra.model.places import (
     Tier,
     Tunnel,
 )
-from infra.resolve.addresses import link_name
-from infra.resolve.labels import gpu_labels, interconnect_label, place_labels, role_taints
-from infra.resolve.names import aws_name, identifier, subnet_name, thing_tags
+from infra.model.sharing import shared, sharing_labels
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable, reserved
-from infra.resolve.sharing import shared, sharing_labels
 from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
 from infra.schema import Spec

@@ -12,10 +12,10 @@ from infra.catalogue import quotas
 from infra.model import platform as made
 from infra.model.kubernetes import Ingress
 from infra.model.machines import ControlPlane, Instance
+from infra.model.names import bucket_name, file_system_name, identifier, thing_tags
 from infra.model.places import PhysicalSite, Region
 from infra.model.remote import Vpn
 from infra.resolve.mounts import Joined, with_mounts
-from infra.resolve.names import aws_name, bucket_name, identifier, thing_tags
 from infra.resolve.numbers import gid_key, uid_key
 from infra.schema import Spec
 from infra.schema import platform as written
@@ -51,7 +51,7 @@ def resolve_storage(
     efs = tuple(
         made.FileSystem(
             name=name,
-            aws_name=aws_name(256, environment, site, name),
+            aws_name=file_system_name(environment, site, name),
             key=identifier(name),
             site=site,
             path=each.path,

@@ -8,11 +8,11 @@ from typing import Final
 
 from infra.catalogue import packets
 from infra.model.machines import Instance
+from infra.model.names import identifier
 from infra.model.places import PhysicalSite, Region
 from infra.model.platform import SshAccess
 from infra.model.remote import Listener, Reach, Vpn, VpnGroup, VpnServer, VpnUser, Wireguard
 from infra.resolve.addresses import WIREGUARD, WIREGUARD_SERVERS, clients_key, devices_key
-from infra.resolve.names import identifier
 from infra.resolve.services import resolver
 from infra.schema import Spec
 from infra.schema.defaults import SERVERS_OF_CLIENTS, node_prefix, vpn_host, vpn_sites

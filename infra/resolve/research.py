@@ -7,9 +7,9 @@ from typing import Final
 
 from infra.catalogue import prices
 from infra.model import research as made
+from infra.model.names import bucket_name, identifier, thing_tags
 from infra.model.places import PhysicalSite, Region
 from infra.model.platform import Bucket
-from infra.resolve.names import bucket_name, identifier, thing_tags
 from infra.schema import Spec
 from infra.schema.research import Research
 

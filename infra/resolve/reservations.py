@@ -14,6 +14,7 @@ from typing import Final
 
 from infra.catalogue import efa
 from infra.model.kubernetes import Reserved, Share
+from infra.model.resources import of_adapters
 
 _CORE_SHARES: Final = (60, 10, 5, 5)
 """mCPU of the first four cores."""
@@ -71,10 +72,3 @@ def allocatable(
     if gpus:
         left["nvidia.com/gpu"] = str(gpus)
     return {**left, **of_adapters(adapters)}
-
-
-def of_adapters(count: int) -> dict[str, str]:
-    """What a node with adapters of EFA offers besides; nothing without them."""
-    if not count:
-        return {}
-    return {efa.RESOURCE: str(count), efa.HUGE_PAGES_RESOURCE: f"{efa.HUGE_PAGES_MIB}Mi"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from infra.model import tracking as made
+from infra.model.names import aws_name, thing_tags
 from infra.model.places import Region
-from infra.resolve.names import aws_name, thing_tags
 from infra.schema.tracking import Tracking
 
 _MIB: Final = 1024

@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 
 from infra.catalogue import packets
 from infra.catalogue.roles import makes_node
+from infra.model.names import aws_name, link_name
 from infra.model.places import Gateway, Link, PhysicalNode, PhysicalSite, Routing
 from infra.model.tunnels import SiteGateway, SiteTunnel
-from infra.resolve.addresses import link_name
-from infra.resolve.names import aws_name
 from infra.resolve.transit import connected
 from infra.schema import Spec
 from infra.schema import sites as written

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from infra.catalogue import regions as catalogue
+from infra.model.names import aws_name, bucket_name, thing_tags
 from infra.model.places import Region
 from infra.model.platform import Access
 from infra.model.web_identity import Issuer, Server, WebIdentity
-from infra.resolve.names import aws_name, bucket_name, thing_tags
 from infra.schema import Spec
 
 _ROLE_LENGTH: Final = 64

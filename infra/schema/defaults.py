@@ -34,9 +34,6 @@ HOMES: Final = "/home"
 SPOT: Final = frozenset({"spot", "mixed"})
 """Markets with spot instances."""
 
-AUTOSCALER_TAG: Final = "k8s.io/cluster-autoscaler"
-"""What the tags begin with by which the Kubernetes autoscaler knows a group and its nodes."""
-
 
 def zones_of(name: str, site: AwsSite) -> tuple[str, ...]:
     """The zones that a site uses: as stated, or the region's first; none for a region that does not exist."""
@@ -140,6 +137,16 @@ def vpn_sites(spec: Spec, primary: str | None) -> tuple[str, ...]:
     if spec.access.vpn.servers is not None:
         return spec.access.vpn.servers
     return (primary,) if primary else ()
+
+
+def hosts(name: str, count: int) -> list[str]:
+    """The short names of machines in the cloud that are alike: always numbered, so that one more renames
+    none."""
+    return [f"{name}-{number}" for number in range(1, count + 1)]
+
+
+MASTER: Final = "master"
+"""What the masters' short names begin with."""
 
 
 def vpn_host(site: str) -> str:

@@ -12,10 +12,10 @@ import pytest
 from infra.catalogue import endpoints, regions
 from infra.catalogue.limits import NAMES
 from infra.load import ENVIRONMENT_LENGTH, load
+from infra.model.names import aws_name, bucket_name
 from infra.resolve.addresses import plan_addresses
 from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images
-from infra.resolve.names import aws_name, bucket_name
 from infra.resolve.numbers import plan_numbers
 from infra.resolve.places import resolve_peerings, resolve_regions
 from infra.resolve.zones import Zones

@@ -15,6 +15,7 @@ from infra.catalogue.instances import InstanceType
 from infra.catalogue.roles import WAYS_IN
 from infra.model.kubernetes import Taint
 from infra.model.places import Gpus
+from infra.model.sharing import sharing_labels
 
 REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -76,6 +77,20 @@ def interconnect(types: Sequence[InstanceType]) -> str:
     """How cards of one machine are joined, if so in all types."""
     joined = {kind.interconnect for kind in types}
     return (joined.pop() if len(joined) == 1 else None) or ETHERNET
+
+
+def pool_labels(
+    pool: str, market: str, cards: Gpus | None, *, joined: str, efa: bool, counted: bool = True
+) -> dict[str, str]:
+    """Of a pool's nodes, wherever they are. ``joined``: how cards of one machine talk to each other."""
+    return {
+        labels.POOL: pool,
+        labels.CAPACITY: market,
+        **interconnect_label(joined),
+        **efa_label(efa=efa),
+        **gpu_labels(cards, counted=counted),
+        **sharing_labels(cards),
+    }
 
 
 def instance_labels(site: str, region: str, zone: str, kind: str) -> dict[str, str]:

@@ -1,0 +1,95 @@
+"""Names and tags of everything we create: decided here and nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from infra.catalogue.limits import NAMES
+from infra.model.kubernetes import Taint
+from infra.model.places import Tier
+
+_AUTOSCALER: Final = "k8s.io/cluster-autoscaler"
+"""What the tags begin with by which the Kubernetes autoscaler knows a group and its nodes."""
+
+
+def aws_name(limit: int, *parts: str) -> str:
+    """``<env>-<site>-<thing>``, cut to ``limit`` characters with a hash of the whole that never changes.
+
+    Two different names never become one by being cut: eight hex digits of the SHA-256 tell them apart.
+    """
+    whole = "-".join(part for part in parts if part)
+    if len(whole) <= limit:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    return f"{whole[: limit - 9].rstrip('-')}-{digest}"
+
+
+def group_name(environment: str, site: str, pool: str) -> str:
+    """A pool's Auto Scaling group at a site."""
+    return aws_name(NAMES["auto-scaling-group"].characters, environment, site, pool)
+
+
+def file_system_name(environment: str, site: str, name: str) -> str:
+    """A file system at a site: EFS knows it by its tag ``Name``."""
+    return aws_name(NAMES["tag-value"].characters, environment, site, name)
+
+
+def link_name(site: str, peer: str, number: int) -> str:
+    """``rack-a-us-west-2``; a site's second public address adds ``-2``."""
+    return f"{site}-{peer}" if number == 1 else f"{site}-{peer}-{number}"
+
+
+def bucket_name(environment: str, bucket: str, *owner: str) -> str:
+    """A bucket's name, global among all accounts (S3 User Guide: 3 to 63 characters).
+
+    The hash of the owner (cluster, domain, account) keeps two labs with the same taste apart.
+    """
+    digest = hashlib.sha256("/".join(owner).encode()).hexdigest()[:8]
+    return aws_name(63, environment, bucket, digest)
+
+
+def identifier(name: str) -> str:
+    """A name as Terraform and Jinja can use it: ``us-west-2`` → ``us_west_2``."""
+    return name.replace("-", "_").replace(".", "_")
+
+
+def subnet_name(tier: Tier, zone: str) -> str:
+    """``private-us-west-2a``."""
+    return f"{tier}-{zone}"
+
+
+def common_tags(cluster: str, environment: str, owner: str, tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags on everything; the spec's own first, so that it can't change ours."""
+    ours = {"cluster": cluster, "environment": environment, "managed-by": "causeway"}
+    return dict(sorted({**tags, **({"owner": owner} if owner else {}), **ours}.items()))
+
+
+def thing_tags(site: str, role: str, **more: str) -> dict[str, str]:
+    """Tags that tell one thing from another, beside the common ones."""
+    return {"site": site, "role": role, **more}
+
+
+def label_tag(key: str) -> str:
+    """The tag of an Auto Scaling group that says which value of a label its nodes have."""
+    return f"{_AUTOSCALER}/node-template/label/{key}"
+
+
+def taint_tag(key: str) -> str:
+    """The same of a taint."""
+    return f"{_AUTOSCALER}/node-template/taint/{key}"
+
+
+def autoscaler_tags(
+    cluster: str, labels: Mapping[str, str], taints: Iterable[Taint], resources: Mapping[str, str]
+) -> dict[str, str]:
+    """What an autoscaler must know of a group to scale it from zero."""
+    tags = {
+        f"{_AUTOSCALER}/enabled": "true",
+        f"{_AUTOSCALER}/{cluster}": "owned",
+        **{label_tag(key): value for key, value in labels.items()},
+        **{taint_tag(each.key): f"{each.value}:{each.effect}" for each in taints},
+        **{f"{_AUTOSCALER}/node-template/resources/{key}": value for key, value in resources.items()},
+    }
+    return dict(sorted(tags.items()))
