@@ -73,7 +73,7 @@ def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
         "reachable": reachable,
         "static_routes": list(_static_routes(tunnel for tunnel, _ in known)),
         "protocols": sorted({row["routing"] for row in rows}),
-        "routers": [{"asn": gateway.asn, "peers": bgp, "paths": _paths(gateway)}] if bgp else [],
+        "router": {"asn": gateway.asn, "peers": bgp, "paths": _paths(gateway)} if bgp else None,
     }
     rendered = {
         "etc/frr/daemons": fill(f"{_TARGET}/daemons.j2", bgpd="yes" if bgp else "no"),
@@ -82,17 +82,15 @@ def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
             f"{_TARGET}/site-gateway.nft.j2",
             **_outside(cluster, gateway, [row["interface"] for row in rows]),
             announced=_set(gateway.announces),
-            masqueraded=[{"lan": gateway.lan, "inside": _set([*NOT_INTERNET, *cluster.network.private])}]
+            masqueraded={"lan": gateway.lan, "inside": _set([*NOT_INTERNET, *cluster.network.private])}
             if gateway.nat
-            else [],
-            guards=[
-                {
-                    "reachable": _set(reachable),
-                    "peers": ", ".join(map(str, sorted({remote for _, remote in known}))),
-                }
-            ]
+            else None,
+            guarded={
+                "reachable": _set(reachable),
+                "peers": ", ".join(map(str, sorted({remote for _, remote in known}))),
+            }
             if rows
-            else [],
+            else None,
             **wiring,
         ),
         "etc/site-gateway/tunnels": fill(f"{_TARGET}/tunnels.j2", **wiring),
@@ -119,7 +117,7 @@ def _outside(cluster: Cluster, gateway: SiteGateway, tunnels: Sequence[str]) -> 
             if server.node != gateway.node
             for each in server.listeners
         ],
-        "ssh_from": [_set(gateway.ssh_from)] if gateway.ssh_from else [],
+        "ssh_from": _set(gateway.ssh_from),
     }
 
 
@@ -168,7 +166,7 @@ def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> di
         "if_id": f"{tunnel.if_id:#x}",
         "mtu": tunnel.mtu,
         "mss": tunnel.mss,
-        "local": [tunnel.local] if tunnel.local else [],
+        "local": tunnel.local,
         "local_id": tunnel.local_id,
         "remote": remote,
         "remote_id": remote,
@@ -185,7 +183,7 @@ def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> di
         "routing": tunnel.routing,
         "preference": tunnel.preference,
         "metric": tunnel.metric,
-        "handicap": [tunnel.handicap] if tunnel.handicap else [],
+        "handicap": tunnel.handicap,
         "drained_preference": _DRAINED_PREFERENCE,
         "drained_metric": _drained_distance(tunnel) if static else _DRAINED_MED,
         "accepts": tunnel.accepts,

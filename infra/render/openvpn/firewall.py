@@ -26,33 +26,28 @@ def firewall(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
         here=_listed(listener.address for listener in server.listeners),
         mss=vpn.mss,
         users=[_user(vpn, user) for user in vpn.users],
-        wireguard=[
-            {
-                "device": listener.device,
-                "users": [[{"block": user.devices, "login": user.login} for user in vpn.users]]
-                if vpn.users
-                else [],
-            }
-            for listener in server.listeners
-            if listener.name == "wireguard"
-        ],
+        wireguard=_wireguard(vpn, server),
         groups=[
             {"name": group.name, "reach": [row for reach in group.reach for row in _reach(reach, outputs)]}
             for group in vpn.groups
         ],
-        internet=[{"not": _listed(collapse_addresses([*NOT_INTERNET, *inside]))}] if vpn.full_tunnel else [],
-        resolvers=[{"address": own, "inside": _listed(inside)}] if own and server.kind == "aws" else [],
-        overlays=[{"interface": overlay.interface}] if overlay.interface else [],
-        astray=[
-            {
-                "interface": overlay.interface,
-                "to": _listed(collapse_addresses([cluster.network.pods, cluster.network.services])),
-            }
-        ]
+        internet=_listed(collapse_addresses([*NOT_INTERNET, *inside])) if vpn.full_tunnel else None,
+        resolver={"address": own, "inside": _listed(inside)} if own and server.kind == "aws" else None,
+        overlay=overlay.interface,
+        astray={
+            "interface": overlay.interface,
+            "to": _listed(collapse_addresses([cluster.network.pods, cluster.network.services])),
+        }
         if overlay.interface and server.kind == "aws"
-        else [],
-        translated=[{"to": _listed(vpn.routes), "source": server.source}] if server.source else [],
+        else None,
+        translated={"to": _listed(vpn.routes), "source": server.source} if server.source else None,
     )
+
+
+def _wireguard(vpn: Vpn, server: VpnServer) -> dict[str, object] | None:
+    device = next((each.device for each in server.listeners if each.name == "wireguard"), None)
+    users = [{"block": user.devices, "login": user.login} for user in vpn.users]
+    return {"device": device, "users": users} if device else None
 
 
 def _user(vpn: Vpn, user: VpnUser) -> dict[str, object]:
@@ -65,7 +60,7 @@ def _reach(reach: Reach, outputs: Outputs) -> list[dict[str, object]]:
     """A rule; none where AWS has yet to say where the machines are."""
     machines = (outputs.instances[name].private for name in reach.instances if name in outputs.instances)
     to = collapse_addresses([*reach.blocks, *(IPv4Network(address) for address in machines)])
-    ports = [", ".join(map(str, reach.tcp_ports))] if reach.tcp_ports else []
+    ports = ", ".join(map(str, reach.tcp_ports))
     return [{"name": reach.name, "to": listed, "ports": ports}] if (listed := _listed(to)) else []
 
 

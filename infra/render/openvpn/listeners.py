@@ -24,11 +24,11 @@ def listener_file(cluster: Cluster, server: VpnServer, listener: Listener) -> st
         title=f"{server.site}, {listener.name.upper()} {listener.port}",
         proto="udp4" if udp else "tcp4-server",
         port=listener.port,
-        udp=[{}] if udp else [],
-        tcp=[] if udp else [{}],
+        udp=udp,
+        tcp=not udp,
         # A gateway in a rack has addresses in several networks. Answers must leave from the one that was
         # asked.
-        multihome=[{}] if udp and server.kind == "physical" else [],
+        multihome=udp and server.kind == "physical",
         device=listener.device,
         network=listener.block.network_address,
         netmask=listener.block.netmask,
@@ -38,7 +38,7 @@ def listener_file(cluster: Cluster, server: VpnServer, listener: Listener) -> st
         ciphers=CIPHERS,
         session_seconds=vpn.session_seconds,
         routes=[] if vpn.full_tunnel else vpn.routes,
-        full_tunnel=[{}] if vpn.full_tunnel else [],
+        full_tunnel=vpn.full_tunnel,
         domain=vpn.domains[0],
         domains=vpn.domains,
     )

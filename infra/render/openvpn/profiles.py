@@ -47,8 +47,8 @@ def network_manager(cluster: Cluster, outputs: Outputs, login: str, connection: 
         servers=", ".join("{host}:{port}:{proto}".format_map(each) for each in words["remotes"]),
         # As glib writes a list (GKeyFile): a sign after each.
         search="".join(f"{domain};" for domain in vpn.domains),
-        split=[] if vpn.full_tunnel else [{}],
-        full_tunnel=[{}] if vpn.full_tunnel else [],
+        split=not vpn.full_tunnel,
+        full_tunnel=vpn.full_tunnel,
         **words,
     )
 
