@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from infra.commands.environment import Environment, Project
 from infra.errors import UsageError
+from infra.model.names import tunnel_secret
 from infra.resolve.lockfile import parse
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def forget_keys_of(project: Project, sites: Iterable[str], env: Mapping[str, str
     }
     # A site's second public address has a link of its own, with its number at the end.
     ending = re.compile(rf"-({'|'.join(map(re.escape, sites))})(-\d+)?$")
-    names = {f"vpn/{link}/{number}" for link in links if ending.search(link) for number in (1, 2)}
+    names = {tunnel_secret(link, number) for link in links if ending.search(link) for number in (1, 2)}
     if unused := names - _tunnel_secrets(project.cluster):
         store = secrets(project, env)
         for name in sorted(unused):

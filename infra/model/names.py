@@ -41,6 +41,11 @@ def link_name(site: str, peer: str, number: int) -> str:
     return f"{site}-{peer}" if number == 1 else f"{site}-{peer}-{number}"
 
 
+def tunnel_secret(link: str, number: int) -> str:
+    """The secret that holds a tunnel's pre-shared key."""
+    return f"vpn/{link}/{number}"
+
+
 def bucket_name(environment: str, bucket: str, *owner: str) -> str:
     """A bucket's name, global among all accounts (S3 User Guide: 3 to 63 characters).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address
 from typing import Final
 
@@ -52,6 +52,14 @@ class Outputs(Struct, frozen=True):
             return tunnel.remote
         pair = self.tunnels.get(tunnel.link)
         return pair[tunnel.number - 1] if pair else None
+
+    def with_remote(self, tunnels: Iterable[SiteTunnel]) -> list[tuple[SiteTunnel, IPv4Address]]:
+        """Those whose other end's address is known, with it."""
+        return [(tunnel, remote) for tunnel in tunnels if (remote := self.remote(tunnel)) is not None]
+
+    def without_remote(self, tunnels: Iterable[SiteTunnel]) -> list[str]:
+        """Names of the others."""
+        return [tunnel.name for tunnel in tunnels if self.remote(tunnel) is None]
 
     def issuer(self, issuer: Issuer) -> str | None:
         """An issuer's URL; None while only AWS knows it."""

@@ -161,8 +161,6 @@ class Gateway(Struct, frozen=True):
     node: str | None
     behind_nat: bool
     routing: Routing
-    path_mtu: int
-    """The largest packet, in bytes, that crosses the internet to it."""
     ssh_from: tuple[IPv4Network, ...]
     """Who may reach its port 22 over the internet."""
 

@@ -35,6 +35,12 @@ _UNIQUE: Final = {
 }
 """swanctl's ``unique``, and why. ``replace`` would have two ends that begin at once delete each other's."""
 
+_BEGINS: Final = {
+    True: {"begins": "yes", "start_action": "start", "dpd_action": "restart"},
+    False: {"begins": "no", "start_action": "none", "dpd_action": "clear"},
+}
+"""By whether this end begins: the words of `site-tunnel` and swanctl for it."""
+
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
     """``<site>/<path on the machine>`` → text, for each gateway."""
@@ -48,19 +54,9 @@ def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
     )
 
 
-def missing(cluster: Cluster, outputs: Outputs) -> tuple[tuple[str, str], ...]:
-    """Site and name of each tunnel that was left out, as the other end's address is not known yet."""
-    return tuple(
-        (gateway.site, tunnel.name)
-        for gateway in cluster.gateways
-        for tunnel in gateway.tunnels
-        if outputs.remote(tunnel) is None
-    )
-
-
 def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
     ipsec = cluster.network.ipsec
-    known = [(tunnel, remote) for tunnel in gateway.tunnels if (remote := outputs.remote(tunnel)) is not None]
+    known = outputs.with_remote(gateway.tunnels)
     rows = [_tunnel(gateway, tunnel, remote) for tunnel, remote in known]
     policy = {**_policy(ipsec), "keepalive": ipsec.keepalive, "hold": ipsec.hold}
     wiring = {"site": gateway.site, "tunnels": rows, "ipsec": policy}
@@ -169,13 +165,10 @@ def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> di
         "local": tunnel.local,
         "local_id": tunnel.local_id,
         "remote": remote,
-        "remote_id": remote,
         "encap": "yes" if tunnel.encapsulated else "no",
         "unique": unique,
         "unique_why": why,
-        "begins": "yes" if tunnel.initiates else "no",
-        "start_action": "start" if tunnel.initiates else "none",
-        "dpd_action": "restart" if tunnel.initiates else "clear",
+        **_BEGINS[tunnel.initiates],
         "inside": f"{tunnel.inside_local}/{tunnel.inside_prefix}",
         "inside_local": tunnel.inside_local,
         "inside_remote": tunnel.inside_remote,

@@ -48,6 +48,11 @@ _TAKEN_BY_AWS: Final = tuple(
 """Inside blocks that a VPN connection can't have (AWS Site-to-Site VPN User Guide, "Tunnel options")."""
 
 
+def tunnel_owner(link: str, number: int) -> str:
+    """The owner of the addresses inside a tunnel."""
+    return f"{LINKS}/{link}/{number}"
+
+
 def clients_key(site: str) -> str:
     """The owner of the addresses that one VPN server gives to laptops."""
     return f"access/clients/{site}"
@@ -160,7 +165,7 @@ def _requests(spec: Spec) -> Iterator[Request]:
     for first, second, count in mesh_pairs(spec):
         for number in range(1, count + 1):
             path = dotted(("sites", first, "gateway", "addresses", number - 1))
-            yield Request(f"links/{link_name(first, second, number)}/1", LINKS, prefix=30, path=path)
+            yield Request(tunnel_owner(link_name(first, second, number), 1), LINKS, prefix=30, path=path)
 
 
 def _devices(spec: Spec, within: str) -> Iterator[Request]:
@@ -204,7 +209,7 @@ def _links(spec: Spec, region: str, site: AwsSite) -> Iterator[Request]:
         for number in range(1, len(physical.gateway.addresses) + 1):
             for tunnel in (1, 2):
                 yield Request(
-                    f"links/{link_name(name, region, number)}/{tunnel}",
+                    tunnel_owner(link_name(name, region, number), tunnel),
                     LINKS,
                     prefix=30,
                     path=dotted(("sites", name, "gateway", "addresses", number - 1)),

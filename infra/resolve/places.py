@@ -13,7 +13,7 @@ from infra.catalogue.limits import NAMES
 from infra.errors import Problem, dotted
 from infra.model.kubernetes import Taint
 from infra.model.labels import gpu_labels, interconnect_label, place_labels, role_taints
-from infra.model.names import aws_name, identifier, link_name, subnet_name, thing_tags
+from infra.model.names import aws_name, identifier, link_name, subnet_name, thing_tags, tunnel_secret
 from infra.model.places import (
     Endpoint,
     FlowLogs,
@@ -32,6 +32,7 @@ from infra.model.places import (
     Tunnel,
 )
 from infra.model.sharing import shared, sharing_labels
+from infra.resolve.addresses import tunnel_owner
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable, reserved
 from infra.resolve.transit import connected, reached
@@ -39,7 +40,6 @@ from infra.resolve.zones import Zones, nat_owner
 from infra.schema import Spec
 from infra.schema import sites as written
 from infra.schema.defaults import hub, linked_sites, region_order, zones_of
-from infra.schema.lines import path_mtu
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",
@@ -182,7 +182,6 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
         _gateway_node(site),
         gateway.behind_nat,
         _routing(spec, gateway),
-        path_mtu(spec, site),
         gateway.ssh_from,
     )
 
@@ -319,8 +318,8 @@ def resolve_links(
 
 
 def _tunnel(link: str, number: int, blocks: Mapping[str, IPv4Network]) -> Tunnel:
-    inside = blocks[f"links/{link}/{number}"]
-    return Tunnel(1 if number == 1 else 2, inside, inside[1], inside[2], f"vpn/{link}/{number}")
+    inside = blocks[tunnel_owner(link, number)]
+    return Tunnel(1 if number == 1 else 2, inside, inside[1], inside[2], tunnel_secret(link, number))
 
 
 def resolve_peerings(spec: Spec) -> tuple[Peering, ...]:

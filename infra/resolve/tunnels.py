@@ -8,13 +8,15 @@ from typing import Final, NamedTuple
 
 from infra.catalogue import packets
 from infra.catalogue.roles import makes_node
-from infra.model.names import aws_name, link_name
+from infra.model.names import aws_name, link_name, tunnel_secret
 from infra.model.places import Gateway, Link, PhysicalNode, PhysicalSite, Routing
 from infra.model.tunnels import SiteGateway, SiteTunnel
+from infra.resolve.addresses import tunnel_owner
 from infra.resolve.transit import connected
 from infra.schema import Spec
 from infra.schema import sites as written
 from infra.schema.defaults import interconnect, mesh_pairs
+from infra.schema.lines import aws_tunnel, encapsulated, site_tunnel
 
 _INTERFACE: Final = 15
 """Linux: IFNAMSIZ, less the byte that ends it."""
@@ -64,7 +66,7 @@ def resolve_gateways(
             tunnels=tuple(
                 sorted(
                     [
-                        *_to_aws(spec, gateway, [link for link in links if link.site == name]),
+                        *_to_aws(spec, site, gateway, [link for link in links if link.site == name]),
                         *_to_sites(spec, site, gateway, sites, blocks),
                     ],
                     key=lambda tunnel: tunnel.name,
@@ -75,18 +77,23 @@ def resolve_gateways(
     )
 
 
-def _nat(spec: Spec, name: str, node: PhysicalNode) -> bool:
-    """As stated; else where the gateway's node is the LAN's router."""
+def _written(spec: Spec, name: str) -> written.PhysicalSite:
     site = spec.sites[name]
     assert isinstance(site, written.PhysicalSite)
+    return site
+
+
+def _nat(spec: Spec, name: str, node: PhysicalNode) -> bool:
+    """As stated; else where the gateway's node is the LAN's router."""
+    site = _written(spec, name)
     assert site.gateway is not None
     if site.gateway.nat is not None:
         return site.gateway.nat
     return site.router is None or site.router == node.address
 
 
-def _to_aws(spec: Spec, gateway: Gateway, links: Sequence[Link]) -> Iterator[SiteTunnel]:
-    joined = connected(spec)
+def _to_aws(spec: Spec, site: PhysicalSite, gateway: Gateway, links: Sequence[Link]) -> Iterator[SiteTunnel]:
+    joined, own = connected(spec), _written(spec, site.name)
     for link in links:
         place = gateway.addresses.index(link.address)
         for tunnel in link.tunnels:
@@ -103,13 +110,13 @@ def _to_aws(spec: Spec, gateway: Gateway, links: Sequence[Link]) -> Iterator[Sit
                 peer=link.aws_site,
                 address=link.address,
                 remote=None,
-                path=min(gateway.path_mtu, packets.AWS_VPN),
+                mtu=aws_tunnel(spec, own),
+                encapsulated=encapsulated(own),
                 inside=tunnel.inside,
                 ours=tunnel.site_inside,
                 remote_asn=link.aws_asn,
                 routing=gateway.routing,
                 accepts=link.aws_blocks,
-                secret=tunnel.secret,
             )
 
 
@@ -141,9 +148,10 @@ def _to_sites(
             continue
         peer = by_name[second if site.name == first else first]
         assert peer.gateway is not None
+        ends = _written(spec, first), _written(spec, second)
         for number in range(1, count + 1):
             link = link_name(first, second, number)
-            inside = blocks[f"links/{link}/1"]
+            inside = blocks[tunnel_owner(link, 1)]
             yield _tunnel(
                 gateway,
                 link=link,
@@ -153,16 +161,15 @@ def _to_sites(
                 peer=peer.name,
                 address=gateway.addresses[number - 1],
                 remote=peer.gateway.addresses[number - 1],
-                path=min(gateway.path_mtu, peer.gateway.path_mtu),
+                mtu=site_tunnel(spec, *ends),
+                encapsulated=encapsulated(*ends),
                 inside=inside,
                 ours=inside[1] if site.name == first else inside[2],
                 remote_asn=peer.gateway.asn,
                 routing="bgp" if gateway.routing == peer.gateway.routing == "bgp" else "static",
                 accepts=(peer.lan,),
-                secret=f"vpn/{link}/1",
                 # Whoever hides behind NAT can't be called; of equals, the first by name calls.
                 initiates=gateway.behind_nat or (not peer.gateway.behind_nat and site.name == first),
-                peer_behind_nat=peer.gateway.behind_nat,
             )
 
 
@@ -176,18 +183,15 @@ def _tunnel(
     peer: str,
     address: IPv4Address,
     remote: IPv4Address | None,
-    path: int,
+    mtu: int,
+    encapsulated: bool,
     inside: IPv4Network,
     ours: IPv4Address,
     remote_asn: int,
     routing: Routing,
     accepts: tuple[IPv4Network, ...],
-    secret: str,
     initiates: bool = True,
-    peer_behind_nat: bool = False,
 ) -> SiteTunnel:
-    encapsulated = gateway.behind_nat or peer_behind_nat
-    size = packets.esp(path, encapsulated=encapsulated)
     return SiteTunnel(
         name=f"{peer}-{order}",
         link=link,
@@ -197,8 +201,8 @@ def _tunnel(
         interface=aws_name(_INTERFACE, f"t{order}", peer),
         # The inside block is unique, and stays: its last two bytes are a number for the interface.
         if_id=int(inside.network_address) & 0xFFFF,
-        mtu=size,
-        mss=packets.mss(size),
+        mtu=mtu,
+        mss=packets.mss(mtu),
         local=None if gateway.behind_nat else address,
         local_id=str(address),
         remote=remote,
@@ -213,5 +217,5 @@ def _tunnel(
         metric=rank.metric,
         handicap=rank.handicap,
         accepts=accepts,
-        secret=secret,
+        secret=tunnel_secret(link, number),
     )

@@ -50,22 +50,23 @@ def _tunnels(first: str, second: str, mtu: int) -> Line:
 
 def aws_tunnel(spec: Spec, site: PhysicalSite) -> int:
     """The largest packet inside a tunnel between a site and AWS."""
-    return packets.esp(min(path_mtu(spec, site), packets.AWS_VPN), encapsulated=_behind_nat(site))
+    return packets.esp(min(_path_mtu(spec, site), packets.AWS_VPN), encapsulated=encapsulated(site))
 
 
 def site_tunnel(spec: Spec, first: PhysicalSite, second: PhysicalSite) -> int:
     """The largest packet inside a tunnel between two sites."""
-    path = min(path_mtu(spec, first), path_mtu(spec, second))
-    return packets.esp(path, encapsulated=_behind_nat(first) or _behind_nat(second))
+    path = min(_path_mtu(spec, first), _path_mtu(spec, second))
+    return packets.esp(path, encapsulated=encapsulated(first, second))
 
 
-def path_mtu(spec: Spec, site: PhysicalSite) -> int:
+def encapsulated(*ends: PhysicalSite) -> bool:
+    """Whether ESP always travels in UDP between them (RFC 3948): one of them is behind NAT. AWS is not."""
+    return any(site.gateway is not None and site.gateway.behind_nat for site in ends)
+
+
+def _path_mtu(spec: Spec, site: PhysicalSite) -> int:
     """The largest packet that crosses the internet to a site."""
     return (site.gateway and site.gateway.path_mtu) or spec.network.path_mtu
-
-
-def _behind_nat(site: PhysicalSite) -> bool:
-    return site.gateway is not None and site.gateway.behind_nat
 
 
 def narrowest(spec: Spec) -> Line:

@@ -149,10 +149,9 @@ def push(project: Project, sites: Iterable[str], *, json: bool) -> int:
 
 def require_whole(project: Project, sites: Iterable[str]) -> None:
     """``UsageError`` for a gateway's tree that lacks tunnels: the gateway would end those that it has."""
-    from infra.render.strongswan import missing
-
     sites = set(sites)
-    lost = [name for site, name in missing(project.cluster, project.outputs) if site in sites]
+    gateways = [gateway for gateway in project.cluster.gateways if gateway.site in sites]
+    lost = [name for gateway in gateways for name in project.outputs.without_remote(gateway.tunnels)]
     if lost:
         environment = project.environment
         raise UsageError(

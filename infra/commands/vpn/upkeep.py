@@ -68,7 +68,7 @@ def _chosen(project: Project, gateway: SiteGateway, name: str) -> list[SiteTunne
     if name and name not in known:
         raise UsageError(f"{name}: {gateway.site} has no such tunnel to AWS; {meant_one_of(name, known)}")
     chosen = [known[name]] if name else list(known.values())
-    if lacking := [each.name for each in chosen if project.outputs.remote(each) is None]:
+    if lacking := project.outputs.without_remote(chosen):
         options = project.environment.options
         raise UsageError(
             f"{', '.join(lacking)}: not known here; applied elsewhere? invoke outputs {options}; else: "

@@ -28,10 +28,7 @@ def keys(gateway: SiteGateway, outputs: Outputs, kept: Mapping[str, str]) -> str
     another.
     """
     entries = []
-    for tunnel in gateway.tunnels:
-        remote = outputs.remote(tunnel)
-        if remote is None:
-            continue
+    for tunnel, remote in outputs.with_remote(gateway.tunnels):
         key = kept.get(tunnel.secret)
         if key is None:
             raise SecretsError(f"{tunnel.secret}: the tunnel {tunnel.name} of {gateway.site} has no key")
