@@ -104,7 +104,7 @@ def environments() -> list[str]:
 
 @dataclass(frozen=True)
 class Project:
-    """What an environment's files mean."""
+    """What an environment's files mean, read once: nothing of it is looked up again."""
 
     environment: Environment
     loaded: Loaded
@@ -115,14 +115,8 @@ class Project:
     """The lock file's text as it stands on disk; empty without one."""
     lock: str
     """Its text as it must be from now on."""
-
-    @cached_property
-    def outputs(self) -> Outputs:
-        """What AWS decided in the last apply from here."""
-        from infra.drive.build_folders import Folders
-        from infra.drive.outputs import recall
-
-        return recall(Folders(self.environment.build.absolute()))
+    outputs: Outputs
+    """What AWS decided in the last apply from here."""
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -139,13 +133,22 @@ class Project:
         return json.dumps(snapshot(self.loaded.spec, self.cluster), sort_keys=True)
 
 
-def load_project(environment: Environment, *, changeable: bool = False, gone: Iterable[str] = ()) -> Project:
+def load_project(
+    environment: Environment,
+    *,
+    changeable: bool = False,
+    gone: Iterable[str] = (),
+    outputs: Outputs | None = None,
+) -> Project:
     """Load and resolve. ``SpecError`` with every problem there is, each with its place. Writes nothing.
 
     Also refused is a change of what can't change on a live cluster, unless all is ``changeable``, as for
     one that is about to go. ``gone`` are regions that left the spec and have no resources any more: the lock
-    file is to forget them.
+    file is to forget them. ``outputs`` are taken for what was kept of the last apply; ``DriveError`` where
+    that is damaged.
     """
+    from infra.drive.build_folders import Folders
+    from infra.drive.outputs import recall
     from infra.resolve.cluster import resolve
 
     loaded = load(environment.spec_file)
@@ -159,7 +162,9 @@ def load_project(environment: Environment, *, changeable: bool = False, gone: It
     except SpecError as problem:
         raise placed(problem, loaded) from None
     changes = _refuse(before, loaded, cluster) if before is not None and not changeable else ()
-    return Project(environment, loaded, cluster, changes, kept, dump(lock))
+    if outputs is None:
+        outputs = recall(Folders(environment.build.absolute()))
+    return Project(environment, loaded, cluster, changes, kept, dump(lock), outputs)
 
 
 def applied(environment: Environment) -> Mapping[str, Any] | None:

@@ -19,8 +19,9 @@ def outputs(environment: Environment, *, json: bool) -> int:
     """What AWS decided in the last apply."""
     from infra.drive import lifecycle
     from infra.drive import outputs as kept
+    from infra.model import NO_OUTPUTS
 
-    project = load_project(environment, changeable=True)
+    project = load_project(environment, changeable=True, outputs=NO_OUTPUTS)
     if project.cluster.regions and not (environment.build / "terraform").is_dir():
         raise UsageError(
             f"{environment.name} was never planned from here; run: invoke plan {environment.options}"

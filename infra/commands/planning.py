@@ -149,8 +149,7 @@ def _handed_over(project: Project, job: Job) -> frozenset[str]:
     from infra.drive import last_applied, lifecycle
     from infra.drive import outputs as kept
 
-    kept.keep(job.folders, lifecycle.outputs(job))
-    complete = replace(project)  # with these outputs
+    complete = replace(project, outputs=kept.keep(job.folders, lifecycle.outputs(job)))
     changed = gateway_files.prepare(complete, pki_store.store(project, {**os.environ, **job.env}))
     last_applied.refile(job.folders, complete.files)
     lifecycle.share(job)
@@ -160,6 +159,7 @@ def _handed_over(project: Project, job: Job) -> frozenset[str]:
 def destroy(environment: Environment, *, confirm: str) -> int:
     """Take everything away, once the environment's name was typed."""
     from infra.drive import lifecycle, outputs, secret_files
+    from infra.model import NO_OUTPUTS
 
     found = ready(environment, changeable=True)
     if found is None:
@@ -177,7 +177,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     session.forget_secrets(project, {**os.environ, **job.env})
     outputs.forget(job.folders)
     secret_files.forget(job.build)
-    write(replace(project))  # without what AWS had decided
+    write(replace(project, outputs=NO_OUTPUTS))
     if planned.saved.has_changes:
         say(f"Destroyed: nothing of {environment.name} is left.")
     else:
