@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 
 from infra.catalogue.regions import is_zone_id
+from infra.catalogue.roles import runs_pods
 from infra.model.ipsec import Ipsec
 from infra.model.kubernetes import Reserved, Taint
 
@@ -151,6 +152,11 @@ class PhysicalNode(Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     """What pods get of it, in Kubernetes quantities: cpu, memory, pods, nvidia.com/gpu."""
+
+    @property
+    def runs_pods(self) -> bool:
+        """Whether it is there for work."""
+        return runs_pods(self.roles)
 
 
 class Gateway(Struct, frozen=True):

@@ -140,7 +140,7 @@ def machines(cluster: Cluster) -> list[Object]:
         }
         for site in cluster.sites
         for node in site.nodes
-        if {"worker", "gpu-worker"} & {*node.roles}
+        if node.runs_pods
     ]
 
 

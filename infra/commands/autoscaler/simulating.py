@@ -80,7 +80,7 @@ def machines(cluster: Cluster) -> tuple[Machines, ...]:
     counts: Counter[tuple[str, int, int, int, tuple[tuple[str, str], ...]]] = Counter()
     for site in cluster.sites:
         for node in site.nodes:
-            if {"worker", "gpu-worker"} & {*node.roles}:
+            if node.runs_pods:
                 offered = amounts(node.allocatable)
                 cards = offered.get("nvidia.com/gpu", 0)
                 size = (offered["cpu"], offered["memory"] >> 20)

@@ -37,7 +37,7 @@ def restore(
 
     cluster_access.real(project)
     environment = project.environment
-    every = [each for each in choose(project, "", ()) if "control-plane" in each.roles]
+    every = [each for each in choose(project, "", ()) if each.is_master]
     if unknown := sorted(set(lost) - {each.name for each in every}):
         raise UsageError(f"{listed(unknown)}: no master; there are {listed(each.name for each in every)}")
     masters = [each for each in every if each.name not in lost]

@@ -58,7 +58,7 @@ def up(project: Project, *, plan: bool, destroy: Sequence[str], at_once: int, js
 
         return tell(project, store, json=json)
     nodes = nodes_of(project)
-    masters = [each for each in nodes if "control-plane" in each.roles]
+    masters = [each for each in nodes if each.is_master]
     with steps:
         steps.step("preflight: tools, addresses, masters over SSH", lambda: _preflight(project, masters))
         keys = secrets.made(store, clock.now())

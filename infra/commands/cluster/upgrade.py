@@ -113,7 +113,7 @@ class _Work:
     def of(cls, project: Project, found: Plan) -> _Work:
         behind = {each.name: each for each in found.behind}
         named = {each.name: each for each in choose(project, "", ())}
-        masters = [each for each in named.values() if "control-plane" in each.roles]
+        masters = [each for each in named.values() if each.is_master]
         # All of them while the API servers are behind: which one is, only its own node says.
         going = [each for each in masters if each.name in behind]
         machines = [each for each in named.values() if each.name in behind and each not in masters]
@@ -171,7 +171,7 @@ def _machine(there: Reach, store: Store, machine: Chosen, to: str) -> str:
     plane = there.project.cluster.control_plane
     assert authority is not None
     assert plane is not None
-    if "control-plane" not in machine.roles:
+    if not machine.is_master:
         where = Endpoint(plane.endpoint, f"{plane.endpoint}:{plane.port}")
         own = upgrades.credentials(where, authority, clock.now())
         path = f"{joining.FOLDER}/kubernetes-upgrade.conf"

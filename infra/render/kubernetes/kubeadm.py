@@ -387,7 +387,7 @@ def _same(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _kubelets(site: PhysicalSite) -> list[PhysicalNode]:
-    return [node for node in site.nodes if {"worker", "gpu-worker"}.intersection(node.roles)]
+    return [node for node in site.nodes if node.runs_pods]
 
 
 def _kubelet_files(cluster: Cluster, site_nodes: Mapping[str, Sequence[PhysicalNode]]) -> dict[str, str]:

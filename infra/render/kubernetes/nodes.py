@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.catalogue.roles import runs_pods
 from infra.model import Cluster
 
 MIRROR: Final = "http://127.0.0.1:29020"
@@ -17,5 +16,5 @@ def sites_of_nodes(cluster: Cluster) -> tuple[str, ...]:
     found = {group.site for pool in cluster.pools for group in pool.groups}
     if cluster.control_plane is not None:
         found.add(cluster.control_plane.site)
-    found |= {site.name for site in cluster.sites if any(runs_pods(node.roles) for node in site.nodes)}
+    found |= {site.name for site in cluster.sites if any(node.runs_pods for node in site.nodes)}
     return tuple(sorted(found))

@@ -141,7 +141,7 @@ def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
     """Machines in racks by model of card, those without cards first: others' work tries them first too."""
     kinds: dict[tuple[str, tuple[Taint, ...]], list[PhysicalNode]] = {}
     for node in nodes:
-        if {"worker", "gpu-worker"} & {*node.roles}:
+        if node.runs_pods:
             model = node.gpus.model if node.gpus is not None else ""
             kinds.setdefault((model, node.taints), []).append(node)
     found, seen = [], dict[str, int]()

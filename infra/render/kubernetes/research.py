@@ -142,7 +142,7 @@ def _machines(cluster: Cluster) -> Iterator[Mapping[str, Any]]:
         alike = Counter(
             (each.gpus, _frozen(each.allocatable), each.labels.get(INTERCONNECT))
             for each in site.nodes
-            if {"worker", "gpu-worker"} & {*each.roles}
+            if each.runs_pods
         )
         for (gpus, allocatable, interconnect), count in alike.items():
             yield {
