@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from infra.catalogue import drivers, gpus, instances, prices, quotas, releases
@@ -101,7 +102,16 @@ def resolve_pools(
     """
     by_name = {image.name: image for image in images}
     return tuple(
-        _pool(spec, environment, places, by_name[pool.image], facts, name, pool, born[name])
+        _pool(
+            spec,
+            environment,
+            places=places,
+            image=by_name[pool.image],
+            facts=facts,
+            name=name,
+            pool=pool,
+            born=born[name],
+        )
         for name, pool in sorted(spec.pools.items())
     )
 
@@ -109,6 +119,7 @@ def resolve_pools(
 def _pool(
     spec: Spec,
     environment: str,
+    *,
     places: tuple[Region, ...],
     image: made.Image,
     facts: Mapping[str, object],
@@ -135,12 +146,22 @@ def _pool(
         ),
         **pool.labels,
     }
-    groups = tuple(
-        _group(
-            environment, spec, place, image, facts, name, born, pool, types, role, labels, taints, root, cards
-        )
-        for place in places
-        if place.name in pool.regions
+    (vcpus, mib), pods = _least(types), spec.kubernetes.pods.pods_per_node
+    offered, adapters = _offered(types, cards), _adapters(pool, types)
+    common = _Common(
+        environment=environment,
+        cluster=spec.name,
+        name=name,
+        born=born,
+        pool=pool,
+        image=image,
+        facts=facts,
+        types=[kind.name for kind in types],
+        role=role,
+        labels=labels,
+        taints=taints,
+        resources=capacity(vcpus, mib, root.size_gib, offered, adapters),
+        allocatable=allocatable(vcpus, mib, pods, root.size_gib, offered, adapters),
     )
     return made.NodePool(
         name=name,
@@ -157,7 +178,7 @@ def _pool(
         taints=taints,
         priority=pool.priority,
         placement_group=pool.placement_group,
-        efa_interfaces=_adapters(pool, types),
+        efa_interfaces=adapters,
         launch=pool.launch,
         capacity_rebalance=rebalances(pool, with_gpus=cards is not None),
         warm_pool=made.WarmPool(
@@ -167,8 +188,8 @@ def _pool(
         else None,
         max_lifetime_seconds=pool.max_lifetime,
         drain_timeout_seconds=pool.drain_timeout,
-        reserved=reserved(*_least(types), spec.kubernetes.pods.pods_per_node),
-        groups=groups,
+        reserved=reserved(vcpus, mib, pods),
+        groups=tuple(_group(common, place) for place in places if place.name in pool.regions),
     )
 
 
@@ -194,57 +215,59 @@ def _disk(device: str, disk: written.Disk) -> made.Disk:
     return made.Disk(device, _gib(disk.size), disk.type, disk.iops, disk.throughput)
 
 
-def _group(
-    environment: str,
-    spec: Spec,
-    place: Region,
-    image: made.Image,
-    facts: Mapping[str, object],
-    name: str,
-    born: str,
-    pool: written.Pool,
-    types: list[instances.InstanceType],
-    role: str,
-    pool_labels: Mapping[str, str],
-    taints: tuple[Taint, ...],
-    root: made.Disk,
-    cards: Gpus | None,
-) -> made.NodeGroup:
-    bounds = pool.regions[place.name]
-    zones = bounds.zones or offering_zones(place.zones, place.region, (found.name for found in types))
-    names = [kind.name for kind in types]
-    labels = dict(sorted({**place_labels(place.name, place.region, zones, names), **pool_labels}.items()))
-    offered, adapters = _offered(types, cards), _adapters(pool, types)
-    resources = capacity(*_least(types), root.size_gib, offered, adapters)
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What the groups of a pool have in common."""
+
+    environment: str
+    cluster: str
+    name: str
+    born: str
+    """The pool's first name."""
+    pool: written.Pool
+    image: made.Image
+    facts: Mapping[str, object]
+    types: Sequence[str]
+    role: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    resources: Mapping[str, str]
+    allocatable: Mapping[str, str]
+
+
+def _group(of: _Common, place: Region) -> made.NodeGroup:
+    bounds = of.pool.regions[place.name]
+    zones = bounds.zones or offering_zones(place.zones, place.region, of.types)
+    labels = dict(sorted({**place_labels(place.name, place.region, zones, of.types), **of.labels}.items()))
     reserved = bounds.capacity_reservation
     return made.NodeGroup(
-        name=group_name(environment, place.name, born),
-        key=identifier(name),
-        pool=name,
+        name=group_name(of.environment, place.name, of.born),
+        key=identifier(of.name),
+        pool=of.name,
         site=place.name,
         min=bounds.min,
         max=bounds.max,
         zones=zones,
         subnets=tuple(subnet.name for subnet in place.tier("private") if subnet.zone in zones),
-        image_id=image.ids.get(place.name),
+        image_id=of.image.ids.get(place.name),
         capacity_reservation=made.CapacityReservation(
             reserved.preference, reserved.id, reserved.resource_group
         )
         if reserved
         else None,
         labels=labels,
-        resources=resources,
-        allocatable=_allocatable(types, root, spec.kubernetes.pods.pods_per_node, offered, adapters),
-        types=tuple(_priced(each, place.region) for each in pool.instance_types),
-        tags=thing_tags(place.name, role, pool=name),
-        autoscaler_tags=autoscaler_tags(spec.name, labels, taints, resources),
+        resources=of.resources,
+        allocatable=of.allocatable,
+        types=tuple(_priced(each, place.region) for each in of.pool.instance_types),
+        tags=thing_tags(place.name, of.role, pool=of.name),
+        autoscaler_tags=autoscaler_tags(of.cluster, labels, of.taints, of.resources),
         user_data={
-            **facts,
+            **of.facts,
             "site": place.name,
-            "role": role,
-            "pool": name,
+            "role": of.role,
+            "pool": of.name,
             "labels": labels,
-            "taints": [f"{each.key}={each.value}:{each.effect}" for each in taints],
+            "taints": [f"{each.key}={each.value}:{each.effect}" for each in of.taints],
         },
     )
 
@@ -261,13 +284,6 @@ def _priced(each: written.WeightedType, region: str) -> made.PricedType:
         quota_on_demand=on_demand.name if on_demand is not None else "",
         quota_spot=spot.name if spot is not None else "",
     )
-
-
-def _allocatable(
-    types: list[instances.InstanceType], root: made.Disk, pods: int, offered: int, adapters: int
-) -> Mapping[str, str]:
-    """What pods surely get of a node: of the least that its types have."""
-    return allocatable(*_least(types), pods, root.size_gib, offered, adapters)
 
 
 def _least(types: list[instances.InstanceType]) -> tuple[int, int]:
