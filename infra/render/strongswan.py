@@ -26,15 +26,6 @@ _DRAINED_DISTANCE: Final = 100
 """What is added to a static route's distance, up to the last one above the route that goes nowhere (254)."""
 _LAST_DISTANCE: Final = 253
 
-_UNIQUE: Final = {
-    "aws": (
-        "keep",
-        "Both ends begin. Who comes second is turned away, unless it knows of no other (INITIAL_CONTACT).",
-    ),
-    "site": ("no", "One end begins. A new one stands beside the old until that is gone: reauthentication."),
-}
-"""swanctl's ``unique``, and why. ``replace`` would have two ends that begin at once delete each other's."""
-
 _BEGINS: Final = {
     True: {"begins": "yes", "start_action": "start", "dpd_action": "restart"},
     False: {"begins": "no", "start_action": "none", "dpd_action": "clear"},
@@ -152,7 +143,6 @@ def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> di
     """A tunnel, in the words of the templates."""
     peer = "AWS, " if tunnel.kind == "aws" else "the site "
     static = tunnel.routing == "static"
-    unique, why = _UNIQUE[tunnel.kind]
     return {
         "title": f"{gateway.site} to {peer}{tunnel.peer}: tunnel {tunnel.number} of {tunnel.link}.",
         "name": tunnel.name,
@@ -166,8 +156,8 @@ def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> di
         "local_id": tunnel.local_id,
         "remote": remote,
         "encap": "yes" if tunnel.encapsulated else "no",
-        "unique": unique,
-        "unique_why": why,
+        "to_aws": tunnel.kind == "aws",
+        "to_site": tunnel.kind == "site",
         **_BEGINS[tunnel.initiates],
         "inside": f"{tunnel.inside_local}/{tunnel.inside_prefix}",
         "inside_local": tunnel.inside_local,

@@ -95,10 +95,10 @@ def _nat(spec: Spec, name: str, node: PhysicalNode) -> bool:
 def _to_aws(spec: Spec, site: PhysicalSite, gateway: Gateway, links: Sequence[Link]) -> Iterator[SiteTunnel]:
     joined, own = connected(spec), _written(spec, site.name)
     for link in links:
-        place = gateway.addresses.index(link.address)
+        connection = gateway.addresses.index(link.address)
         for tunnel in link.tunnels:
-            order = 2 * place + tunnel.number
-            rank = _in_order(order, connection=place, handicap=tunnel.number - 1)
+            order = 2 * connection + tunnel.number
+            rank = _in_order(order, connection=connection, handicap=tunnel.number - 1)
             if interconnect(spec) == "transit-gateway":
                 rank = _on_transit(order, gateway.routing, first=joined[link.site][0] == link.aws_site)
             yield _tunnel(
@@ -113,7 +113,7 @@ def _to_aws(spec: Spec, site: PhysicalSite, gateway: Gateway, links: Sequence[Li
                 mtu=aws_tunnel(spec, own),
                 encapsulated=encapsulated(own),
                 inside=tunnel.inside,
-                ours=tunnel.site_inside,
+                inside_local=tunnel.site_inside,
                 remote_asn=link.aws_asn,
                 routing=gateway.routing,
                 accepts=link.aws_blocks,
@@ -164,7 +164,7 @@ def _to_sites(
                 mtu=site_tunnel(spec, *ends),
                 encapsulated=encapsulated(*ends),
                 inside=inside,
-                ours=inside[1] if site.name == first else inside[2],
+                inside_local=inside[1] if site.name == first else inside[2],
                 remote_asn=peer.gateway.asn,
                 routing="bgp" if gateway.routing == peer.gateway.routing == "bgp" else "static",
                 accepts=(peer.lan,),
@@ -186,7 +186,7 @@ def _tunnel(
     mtu: int,
     encapsulated: bool,
     inside: IPv4Network,
-    ours: IPv4Address,
+    inside_local: IPv4Address,
     remote_asn: int,
     routing: Routing,
     accepts: tuple[IPv4Network, ...],
@@ -208,8 +208,8 @@ def _tunnel(
         remote=remote,
         encapsulated=encapsulated,
         initiates=initiates,
-        inside_local=ours,
-        inside_remote=inside[2] if ours == inside[1] else inside[1],
+        inside_local=inside_local,
+        inside_remote=inside[2] if inside_local == inside[1] else inside[1],
         inside_prefix=inside.prefixlen,
         remote_asn=remote_asn,
         routing=routing,
