@@ -25,10 +25,12 @@ _IAM: Final = "https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-qu
 _ASG: Final = "https://docs.aws.amazon.com/autoscaling/ec2/APIReference"
 _S3: Final = "https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
 _TAGS: Final = "https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"
+_RDS: Final = "https://docs.aws.amazon.com/AmazonRDS/latest/APIReference"
 _DNS: Final = "RFC 1035, 2.3.4"
 
 NAMES: Final[dict[str, NameLimit]] = {
     "auto-scaling-group": NameLimit(255, source=f"{_ASG}/API_CreateAutoScalingGroup.html"),
+    "db-instance": NameLimit(63, source=f"{_RDS}/API_CreateDBInstance.html"),
     "dns-label": NameLimit(63, source=_DNS),
     "dns-name": NameLimit(253, source=_DNS),
     "iam-instance-profile": NameLimit(128, source=_IAM),

@@ -8,10 +8,11 @@ from ipaddress import IPv4Network
 from typing import Final
 
 from infra.catalogue.limits import VPC_PREFIXES
-from infra.checks.facts import TIERS, Facts, Group, Place, usable
+from infra.checks.facts import Facts, Group, Place, usable
 from infra.checks.phrases import addresses, count, listed
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path
+from infra.model.places import TIERS
 from infra.schema.access import Wireguard
 from infra.schema.defaults import DEVICES_PREFIX, SERVICES_PREFIX, listener_prefix, node_prefix
 

@@ -7,9 +7,10 @@ from ipaddress import IPv4Network
 from typing import Final, TypeAlias
 
 from infra.catalogue.limits import VPC_PREFIXES
-from infra.checks.facts import TIERS, Facts, Place
+from infra.checks.facts import Facts, Place
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
+from infra.model.places import TIERS
 
 Stated: TypeAlias = tuple[Path, IPv4Network]
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Network
-from typing import Final, Literal, TypeAlias
 
 from infra.catalogue import gpus, instances, regions
 from infra.catalogue.gpus import Card
@@ -15,13 +14,10 @@ from infra.catalogue.instances import InstanceType
 from infra.catalogue.limits import RESERVED_PER_SUBNET
 from infra.catalogue.regions import Region
 from infra.errors import Path
+from infra.model.places import Tier
 from infra.schema import Spec, addons, defaults
 from infra.schema.pools import Image, Pool, PoolRegion
 from infra.schema.sites import AwsSite, NodeRole, PhysicalNode, PhysicalSite
-
-Tier: TypeAlias = Literal["public", "private", "pods"]
-
-TIERS: Final[tuple[Tier, ...]] = ("public", "private", "pods")
 
 
 @dataclass(frozen=True, slots=True)

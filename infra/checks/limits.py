@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network, collapse_addresses
 
 from infra.catalogue import policies, quotas, security_groups
-from infra.catalogue.limits import NAMES
 from infra.catalogue.ports import OVERLAY
 from infra.checks.blocks import LAPTOPS, stated_blocks
 from infra.checks.facts import Facts, Place
 from infra.checks.phrases import listed
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path
+from infra.model.names import bucket_name
 from infra.schema import defaults
 from infra.schema.sites import Nat
 
@@ -115,7 +115,8 @@ def policy_length(facts: Facts) -> Iterator[Finding]:
     storage, spec = facts.spec.storage, facts.spec
     copied = {copy.bucket for copy in storage.copies.values()}
     buckets = [
-        (bucket.name or _derived(spec.name, name), bucket.read_only)
+        # As long as it will be, in an environment that is called as its cluster is.
+        (bucket.name or bucket_name(spec.name, name), bucket.read_only)
         for name, bucket in storage.s3.items()
         if not bucket.volumes or bucket.path is not None or name in copied
     ]
@@ -129,8 +130,3 @@ def policy_length(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             ("storage", "s3"), message, "folders of one bucket rather than buckets, or 'volumes: true'"
         )
-
-
-def _derived(cluster: str, bucket: str) -> str:
-    """A bucket's name of the length that it will have, in an environment that is called as its cluster is."""
-    return f"{cluster}-{bucket}-{'0' * 8}"[: NAMES["s3-bucket"].characters]

@@ -26,14 +26,19 @@ def aws_name(limit: int, *parts: str) -> str:
     return f"{whole[: limit - 9].rstrip('-')}-{digest}"
 
 
+def named(kind: str, *parts: str) -> str:
+    """The same, as long as AWS takes names of that kind (``catalogue.limits.NAMES``)."""
+    return aws_name(NAMES[kind].characters, *parts)
+
+
 def group_name(environment: str, site: str, pool: str) -> str:
     """A pool's Auto Scaling group at a site."""
-    return aws_name(NAMES["auto-scaling-group"].characters, environment, site, pool)
+    return named("auto-scaling-group", environment, site, pool)
 
 
 def file_system_name(environment: str, site: str, name: str) -> str:
     """A file system at a site: EFS knows it by its tag ``Name``."""
-    return aws_name(NAMES["tag-value"].characters, environment, site, name)
+    return named("tag-value", environment, site, name)
 
 
 def link_name(site: str, peer: str, number: int) -> str:
@@ -52,7 +57,7 @@ def bucket_name(environment: str, bucket: str, *owner: str) -> str:
     The hash of the owner (cluster, domain, account) keeps two labs with the same taste apart.
     """
     digest = hashlib.sha256("/".join(owner).encode()).hexdigest()[:8]
-    return aws_name(63, environment, bucket, digest)
+    return named("s3-bucket", environment, bucket, digest)
 
 
 def identifier(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct, field
 
@@ -14,6 +14,7 @@ from infra.model.ipsec import Ipsec
 from infra.model.kubernetes import Reserved, Taint
 
 Tier: TypeAlias = Literal["public", "private", "pods"]
+TIERS: Final[tuple[Tier, ...]] = get_args(Tier)
 Routing: TypeAlias = Literal["bgp", "static"]
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from infra.errors import Problem, SpecError, dotted
 from infra.model.names import link_name, subnet_name
+from infra.model.places import TIERS
 from infra.resolve.allocate_blocks import Plan, allocate
 from infra.resolve.claims import ANYWHERE, DoesNotFit, Failure, HeldMismatch, Overlap, Request, Root
 from infra.resolve.lockfile import Lock
@@ -186,21 +187,17 @@ def _request(
 
 
 def _subnets(name: str, site: AwsSite, owner: str) -> Iterator[Request]:
-    sizes = {
-        "public": site.subnets.public,
-        "private": site.subnets.private,
-        "pods": site.subnets.pods,
-    }
     for zone in zones_of(name, site):
         stated = site.explicit_subnets.get(zone)
-        for tier in ("public", "private", "pods"):
-            block: IPv4Network | None = getattr(stated, tier) if stated is not None else None
+        for tier in TIERS:
+            block: IPv4Network | None = getattr(stated, tier, None)
+            size: int | None = getattr(site.subnets, tier)
             key = f"{owner}/{subnet_name(tier, zone)}"
             if block is not None:
                 path = dotted(("sites", name, "explicit_subnets", zone, tier))
                 yield Request(key, owner, block=block, path=path)
-            elif sizes[tier] is not None:
-                yield Request(key, owner, prefix=sizes[tier], path=dotted(("sites", name, "subnets", tier)))
+            elif size is not None:
+                yield Request(key, owner, prefix=size, path=dotted(("sites", name, "subnets", tier)))
 
 
 def _links(spec: Spec, region: str, site: AwsSite) -> Iterator[Request]:

@@ -9,7 +9,7 @@ from typing import Literal
 from infra.catalogue import instances, prices
 from infra.model.labels import instance_labels, role_taints
 from infra.model.machines import ControlPlane, Disk, Image, Instance
-from infra.model.names import aws_name, identifier, subnet_name, thing_tags
+from infra.model.names import identifier, named, subnet_name, thing_tags
 from infra.model.places import Region, Tier
 from infra.resolve.machines import ROOT_DEVICE, cards_of
 from infra.resolve.zones import Zones, instance_owner
@@ -60,7 +60,7 @@ class Foundry:
         zone = self.zones.zone(instance_owner(site, hostname), region.zones, spread)
         kind = instances.find(instance_type)
         tier: Tier = "public" if public else "private"
-        name = aws_name(255, self.environment, site, hostname)
+        name = named("tag-value", self.environment, site, hostname)
         taints = role_taints((role,))
         labels = dict(sorted(instance_labels(site, region.region, zone, instance_type).items()))
         return Instance(
@@ -120,7 +120,7 @@ def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> Control
     return ControlPlane(
         site=primary,
         masters=masters,
-        load_balancer=aws_name(32, foundry.environment, primary, "api"),
+        load_balancer=named("load-balancer", foundry.environment, primary, "api"),
         endpoint=f"api.{foundry.zone}",
         port=API_PORT,
     )

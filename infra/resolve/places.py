@@ -15,6 +15,7 @@ from infra.model.kubernetes import Taint
 from infra.model.labels import gpu_labels, interconnect_label, place_labels, role_taints
 from infra.model.names import aws_name, identifier, link_name, subnet_name, thing_tags, tunnel_secret
 from infra.model.places import (
+    TIERS,
     Endpoint,
     FlowLogs,
     Gateway,
@@ -28,7 +29,6 @@ from infra.model.places import (
     RetiredRegion,
     Routing,
     Subnet,
-    Tier,
     Tunnel,
 )
 from infra.model.sharing import shared, sharing_labels
@@ -46,8 +46,6 @@ _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "reject": "REJECT",
     "all": "ALL",
 }
-
-TIERS: tuple[Tier, ...] = ("public", "private", "pods")
 
 
 _PREFIX: Final = NAMES["iam-role"].characters - len("-flow-logs")

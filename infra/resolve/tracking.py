@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from infra.model import tracking as made
-from infra.model.names import aws_name, thing_tags
+from infra.model.names import named, thing_tags
 from infra.model.places import Region
 from infra.schema.tracking import Tracking
 
 _MIB: Final = 1024
 _GROWTH: Final = 5
-_DATABASE_LENGTH: Final = 63
-"""RDS, CreateDBInstance, ``DBInstanceIdentifier``."""
-_ROLE_LENGTH: Final = 64
-"""IAM User Guide, "IAM and AWS STS quotas"."""
 
 
 def resolve_tracking(written: Tracking, environment: str, primary: Region) -> made.Tracking:
@@ -23,7 +19,7 @@ def resolve_tracking(written: Tracking, environment: str, primary: Region) -> ma
         image=written.image,
         replicas=written.replicas,
         thin_after_days=written.thin_after_days,
-        role=aws_name(_ROLE_LENGTH, environment, "mlflow"),
+        role=named("iam-role", environment, "mlflow"),
         storage_gib=written.storage // _MIB,
         managed=_managed(written, environment, primary) if written.database == "rds" else None,
     )
@@ -32,7 +28,7 @@ def resolve_tracking(written: Tracking, environment: str, primary: Region) -> ma
 def _managed(written: Tracking, environment: str, primary: Region) -> made.ManagedDatabase:
     size = written.storage // _MIB
     return made.ManagedDatabase(
-        name=aws_name(_DATABASE_LENGTH, environment, "mlflow"),
+        name=named("db-instance", environment, "mlflow"),
         site=primary.name,
         region=primary.region,
         subnets=tuple(subnet.name for subnet in primary.tier("private")),

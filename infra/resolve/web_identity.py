@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from infra.catalogue import regions as catalogue
-from infra.model.names import aws_name, bucket_name, thing_tags
+from infra.model.names import bucket_name, named, thing_tags
 from infra.model.places import Region
 from infra.model.platform import Access
 from infra.model.web_identity import Issuer, Server, WebIdentity
 from infra.schema import Spec
-
-_ROLE_LENGTH: Final = 64
-"""IAM User Guide, "IAM and AWS STS quotas"."""
 
 
 def resolve_web_identity(spec: Spec, environment: str, primary: Region, access: Access) -> WebIdentity:
@@ -27,8 +22,7 @@ def resolve_web_identity(spec: Spec, environment: str, primary: Region, access: 
         tags=thing_tags(primary.name, "web-identity"),
         issuers=tuple(_issuer(each, bucket, primary.region) for each in spec.kubernetes.issuers),
         roles={
-            namespace: aws_name(_ROLE_LENGTH, environment, "work", namespace)
-            for namespace in sorted(namespaces)
+            namespace: named("iam-role", environment, "work", namespace) for namespace in sorted(namespaces)
         },
     )
 
