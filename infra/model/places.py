@@ -52,7 +52,7 @@ class Endpoint(Struct, frozen=True):
 
 
 class Region(Struct, frozen=True):
-    """A VPC in an AWS region."""
+    """An AWS site: a VPC in an AWS region."""
 
     name: str
     """The site's name in the spec."""
@@ -87,7 +87,7 @@ class Region(Struct, frozen=True):
 
 
 class RetiredRegion(Struct, frozen=True):
-    """A region that left the spec, and of which Terraform's state may still hold something."""
+    """An AWS site that left the spec, and of which Terraform's state may still hold something."""
 
     name: str
     """The site's name."""
@@ -203,9 +203,9 @@ class Tunnel(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """A VPN connection: one public address of a physical site to one region's gateway, two tunnels.
+    """A VPN connection: one public address of a physical site to an AWS site's gateway, two tunnels.
 
-    The gateway is the VPC's virtual private gateway; where transit gateways join regions it is one of those.
+    The gateway is the VPC's virtual private gateway, or its transit gateway where there are any.
     """
 
     name: str
@@ -215,7 +215,7 @@ class Link(Struct, frozen=True):
     aws_site: str
     """The name of the AWS site at its other end."""
     customer_gateway: str
-    """Unique in the region, one for each public address: ``rack-a`` or ``rack-a-2``."""
+    """Unique at the AWS site, one for each public address: ``rack-a`` or ``rack-a-2``."""
     address: IPv4Address
     site_asn: int
     aws_asn: int
@@ -231,7 +231,7 @@ class Link(Struct, frozen=True):
 
 
 class Peering(Struct, frozen=True):
-    """A line between two regions: between their VPCs, or their transit gateways."""
+    """A line between two AWS sites: between their VPCs, or their transit gateways."""
 
     name: str
     """``us-east-1-us-west-2``, the requester first, in alphabetical order."""
@@ -247,7 +247,7 @@ class Transit(Struct, frozen=True):
     lans: tuple[IPv4Network, ...]
     """Those that the VPC's route tables send to it one by one: no wider route covers them."""
     behind: Mapping[str, tuple[IPv4Network, ...]]
-    """Peered region → the LANs that its transit gateway reaches through this one."""
+    """Peered AWS site → the LANs that its transit gateway reaches through this one."""
 
 
 class Block(Struct, frozen=True):
@@ -275,7 +275,7 @@ class Network(Struct, frozen=True):
     supernet: IPv4Network
     interconnect: Literal["peering", "transit-gateway"]
     hub: str | None
-    """The region whose transit gateway leads to all others; None where every pair is joined."""
+    """The AWS site whose transit gateway leads to all others; None where every pair is joined."""
     pods: IPv4Network
     pods_node_prefix: int
     """Each node's block of ``pods``."""
@@ -288,7 +288,7 @@ class Network(Struct, frozen=True):
     links: tuple[Link, ...]
     peerings: tuple[Peering, ...]
     transit: Mapping[str, Transit]
-    """By region; empty where VPCs are peered."""
+    """By AWS site; empty where VPCs are peered."""
     ipsec: Ipsec
     overlay_ports: tuple[Port, ...]
     """What pods' network uses between nodes."""

@@ -21,7 +21,7 @@ class SiteTunnel(Struct, frozen=True):
     """1 and 2 of an AWS link; 1 between sites."""
     kind: Literal["aws", "site"]
     peer: str
-    """The region's or site's name."""
+    """The name of the site at the other end, an AWS site or a physical one."""
     interface: str
     """The XFRM interface, at most 15 characters."""
     if_id: int

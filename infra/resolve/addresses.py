@@ -200,13 +200,13 @@ def _subnets(name: str, site: AwsSite, owner: str) -> Iterator[Request]:
                 yield Request(key, owner, prefix=size, path=dotted(("sites", name, "subnets", tier)))
 
 
-def _links(spec: Spec, region: str, site: AwsSite) -> Iterator[Request]:
-    for name, physical in linked_sites(spec, site):
-        assert physical.gateway is not None
-        for number in range(1, len(physical.gateway.addresses) + 1):
+def _links(spec: Spec, aws_site: str, aws: AwsSite) -> Iterator[Request]:
+    for name, site in linked_sites(spec, aws):
+        assert site.gateway is not None
+        for number in range(1, len(site.gateway.addresses) + 1):
             for tunnel in (1, 2):
                 yield Request(
-                    tunnel_owner(link_name(name, region, number), tunnel),
+                    tunnel_owner(link_name(name, aws_site, number), tunnel),
                     LINKS,
                     prefix=30,
                     path=dotted(("sites", name, "gateway", "addresses", number - 1)),

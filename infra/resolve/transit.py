@@ -18,35 +18,35 @@ from infra.schema.sites import AwsSite, PhysicalSite
 
 
 def connected(spec: Spec) -> dict[str, list[str]]:
-    """Site → the regions that it has VPN connections to, in overflow order: the first is the one that others
-    reach it through."""
+    """Physical site → the AWS sites that it has VPN connections to, in overflow order: others reach it
+    through the first."""
     found: dict[str, list[str]] = {}
     for name in region_order(spec):
-        region = spec.sites[name]
-        assert isinstance(region, AwsSite)
-        for site, _ in linked_sites(spec, region):
+        aws = spec.sites[name]
+        assert isinstance(aws, AwsSite)
+        for site, _ in linked_sites(spec, aws):
             found.setdefault(site, []).append(name)
     return found
 
 
 def reached(
-    spec: Spec, site: str, regions: Sequence[str], vpcs: Mapping[str, IPv4Network]
+    spec: Spec, site: str, joined: Sequence[str], vpcs: Mapping[str, IPv4Network]
 ) -> dict[str, tuple[IPv4Network, ...]]:
-    """Region that a site is connected to → the VPCs that it reaches over that connection.
+    """AWS site that a physical site is connected to → the VPCs that it reaches over that connection.
 
-    Peered VPCs pass nothing on. A transit gateway does, in the site's first region: also to regions with a
+    Peered VPCs pass nothing on. A transit gateway does, at the first of them: also to AWS sites with a
     connection of their own, as a way around it, where these would find the way back.
     """
-    own: dict[str, tuple[IPv4Network, ...]] = {name: (vpcs[name],) for name in regions}
-    if interconnect(spec) == "peering" or not regions:
+    own: dict[str, tuple[IPv4Network, ...]] = {name: (vpcs[name],) for name in joined}
+    if interconnect(spec) == "peering" or not joined:
         return own
     around = _covered(spec, _lan(spec, site))
-    beyond = [vpc for name, vpc in vpcs.items() if name not in regions[1:] or around]
-    return {**own, regions[0]: tuple(sorted(beyond))}
+    beyond = [vpc for name, vpc in vpcs.items() if name not in joined[1:] or around]
+    return {**own, joined[0]: tuple(sorted(beyond))}
 
 
 def resolve_transit(spec: Spec, regions: Sequence[Region]) -> dict[str, Transit]:
-    """By region; empty where VPCs are peered."""
+    """By AWS site; empty where VPCs are peered."""
     if interconnect(spec) == "peering":
         return {}
     middle = hub(spec)
@@ -54,13 +54,13 @@ def resolve_transit(spec: Spec, regions: Sequence[Region]) -> dict[str, Transit]
     behind: dict[str, dict[str, list[IPv4Network]]] = defaultdict(lambda: defaultdict(list))
     for site, joined in sorted(connected(spec).items()):
         lan = _lan(spec, site)
-        for region in (each.name for each in regions):
-            if region != middle and _covered(spec, lan):
+        for aws_site in (each.name for each in regions):
+            if aws_site != middle and _covered(spec, lan):
                 continue
-            lans[region].append(lan)
-            if region not in joined:
-                via = joined[0] if middle in (None, region) else middle
-                behind[via][region].append(lan)
+            lans[aws_site].append(lan)
+            if aws_site not in joined:
+                via = joined[0] if middle in (None, aws_site) else middle
+                behind[via][aws_site].append(lan)
     return {
         region.name: Transit(
             tuple(sorted(lans[region.name])),
