@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from infra.checks import account_zones as judging
 from infra.commands import session
-from infra.commands.environment import Project, applied
+from infra.commands.environment import Project
 from infra.commands.terminal import note, tell
 from infra.errors import Problem, SpecError
 from infra.nearest import listed
@@ -24,7 +24,7 @@ def require(project: Project) -> None:
     Not asked of the embedded AWS, whose list of instance types is not an account's.
     """
     environment, cluster = project.environment, project.cluster
-    if session.is_embedded(environment, cluster) or applied(environment) is not None:
+    if session.is_embedded(environment, cluster) or project.applied:
         return
     problems, notes = examined(project, {**os.environ, **session.credentials(environment, cluster)})
     for line in notes:

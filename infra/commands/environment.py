@@ -109,8 +109,10 @@ class Project:
     environment: Environment
     loaded: Loaded
     cluster: Cluster
+    applied: bool
+    """Whether anything was applied from here."""
     changes: tuple[Change, ...]
-    """What differs from what was last applied from here; nothing before the first apply."""
+    """What differs from that; nothing before the first apply."""
     kept: str
     """The lock file's text as it stands on disk; empty without one."""
     lock: str
@@ -164,7 +166,7 @@ def load_project(
     changes = _refuse(before, loaded, cluster) if before is not None and not changeable else ()
     if outputs is None:
         outputs = recall(Folders(environment.build.absolute()))
-    return Project(environment, loaded, cluster, changes, kept, dump(lock), outputs)
+    return Project(environment, loaded, cluster, before is not None, changes, kept, dump(lock), outputs)
 
 
 def applied(environment: Environment) -> Mapping[str, Any] | None:

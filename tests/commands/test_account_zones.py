@@ -160,9 +160,9 @@ def test_what_is_applied_is_not_asked_about_again(lab: Project) -> None:
     folders = Folders(lab.environment.build.absolute())
     last_applied.remember(folders, {}, {"account": "123456789012", "begun": True})
     with pytest.raises(SpecError):
-        account_zones.require(lab)
+        account_zones.require(load_project(lab.environment))
     last_applied.remember(folders, {}, {"account": "123456789012", "spec": lab.meaning})
-    account_zones.require(lab)
+    account_zones.require(load_project(lab.environment))
 
 
 @pytest.mark.usefixtures("lacking")
