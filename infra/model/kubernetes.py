@@ -18,6 +18,11 @@ class Taint(Struct, frozen=True):
     value: str
     effect: str
 
+    @property
+    def text(self) -> str:
+        """As `kubectl taint` has it: ``key=value:Effect``."""
+        return f"{self.key}={self.value}:{self.effect}"
+
 
 class Share(Struct, frozen=True):
     """A part of a machine."""

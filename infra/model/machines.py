@@ -209,6 +209,8 @@ class Instance(Struct, frozen=True):
     public_name: str | None
     """Its name in the public zone, where it has an elastic address and there is such a zone."""
     role: Literal["control-plane", "ssh-node", "access-gateway"]
+    run_list: tuple[str, ...]
+    """What Chef runs on it."""
     site: str
     zone: str
     subnet: str

@@ -143,6 +143,8 @@ class PhysicalNode(Struct, frozen=True):
     disks: tuple[PhysicalDisk, ...]
     gpus: Gpus | None
     roles: tuple[str, ...]
+    run_list: tuple[str, ...]
+    """What Chef runs on it: ``role[worker]``, ``recipe[gpu]``."""
     labels: Mapping[str, str]
     ubuntu: str
     """The release that is installed on it."""

@@ -12,6 +12,7 @@ from infra.model.machines import ControlPlane, Disk, Image, Instance
 from infra.model.names import identifier, named, subnet_name, thing_tags
 from infra.model.places import Region, Tier
 from infra.resolve.machines import ROOT_DEVICE, cards_of
+from infra.resolve.run_lists import run_list
 from infra.resolve.zones import Zones, instance_owner
 from infra.schema import Spec
 from infra.schema.defaults import MASTER, control_image, hosts, vpn_host, vpn_sites
@@ -59,6 +60,7 @@ class Foundry:
         spread = region.zones[index % len(region.zones)]
         zone = self.zones.zone(instance_owner(site, hostname), region.zones, spread)
         kind = instances.find(instance_type)
+        cards = cards_of(kind, image) if kind is not None else None
         tier: Tier = "public" if public else "private"
         name = named("tag-value", self.environment, site, hostname)
         taints = role_taints((role,))
@@ -70,12 +72,13 @@ class Foundry:
             fqdn=f"{hostname}.{self.zone}",
             public_name=f"{hostname}.{self.public_zone}" if public and self.public_zone else None,
             role=role,
+            run_list=run_list((role,), cards),
             site=site,
             zone=zone,
             subnet=subnet_name(tier, zone),
             instance_type=instance_type,
             architecture=image.architecture,
-            gpus=cards_of(kind, image) if kind is not None else None,
+            gpus=cards,
             image=image_name,
             image_id=image.ids.get(site),
             root_disk=Disk(ROOT_DEVICE, root_gib or image.root_disk_gib, "gp3", None, None),
@@ -91,7 +94,7 @@ class Foundry:
                 "role": role,
                 "hostname": hostname,
                 "labels": labels,
-                "taints": [f"{each.key}={each.value}:{each.effect}" for each in taints],
+                "taints": [each.text for each in taints],
             },
         )
 

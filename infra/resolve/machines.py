@@ -267,7 +267,7 @@ def _group(of: _Common, place: Region) -> made.NodeGroup:
             "role": of.role,
             "pool": of.name,
             "labels": labels,
-            "taints": [f"{each.key}={each.value}:{each.effect}" for each in of.taints],
+            "taints": [each.text for each in of.taints],
         },
     )
 

@@ -35,6 +35,7 @@ from infra.model.sharing import shared, sharing_labels
 from infra.resolve.addresses import tunnel_owner
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable, reserved
+from infra.resolve.run_lists import run_list
 from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
 from infra.schema import Spec
@@ -228,6 +229,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         disks=tuple(PhysicalDisk(disk.device, disk.size, disk.use) for disk in node.disks),
         gpus=cards,
         roles=roles,
+        run_list=run_list(roles, cards),
         labels=dict(sorted(labels.items())),
         ubuntu=node.ubuntu or site.ubuntu,
         router=router,

@@ -22,9 +22,9 @@ from infra.errors import RenderError
 from infra.load import load
 from infra.model import Cluster, to_json
 from infra.render.chef import cookbooks, render
-from infra.render.chef.nodes import run_list
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, parse
+from infra.resolve.run_lists import run_list
 
 BESIDE = {"causeway", "software"}
 """First-level attributes that belong to no cookbook."""
@@ -147,15 +147,6 @@ def test_any_spec_has_an_object_for_each_of_its_machines(spec: Plain) -> None:
 # -- Machines ----------------------------------------------------------------------------------------------
 
 
-def test_what_serves_others_comes_first_and_gpus_have_a_driver_whatever_the_machine_is_for() -> None:
-    assert run_list(("ssh-node", "worker", "nfs-server", "site-gateway"), None) == [
-        "role[site-gateway]", "role[nfs-server]", "role[worker]", "role[ssh-node]",
-    ]  # fmt: skip
-    titan = golden("research").sites[0].nodes[2]
-    assert titan.gpus is not None
-    assert run_list(("ssh-node",), titan.gpus) == ["role[base]", "recipe[gpu]", "role[ssh-node]"]
-
-
 @pytest.mark.parametrize(
     ("its_roles", "expected"),
     [
@@ -172,7 +163,8 @@ def test_a_gateway_that_takes_runs_has_its_own_tables_alone(
     """The table of `direct_runs` would drop what tunnels and laptops come in by."""
     machines = golden("machines")
     site = machines.sites[0]
-    node = replace(site.nodes[0], roles=its_roles)
+    own = run_list(its_roles, site.nodes[0].gpus)
+    node = replace(site.nodes[0], roles=its_roles, run_list=own)
     changed = replace(machines, sites=(replace(site, nodes=(node, *site.nodes[1:])),))
     normal = objects(render(changed), "nodes")[node.name]["normal"]
     assert normal.get("direct_runs", {}).get("firewall") is expected

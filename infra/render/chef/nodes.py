@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from infra.catalogue import roles
@@ -23,7 +23,7 @@ def render(cluster: Cluster) -> Files:
         node.name: objects.node(
             node.name,
             cluster,
-            run_list(node.roles, node.gpus),
+            node.run_list,
             _normal(site, node, groups) | _taking_runs(node, alone=cluster.control_plane is None),
         )
         for site in cluster.sites
@@ -34,25 +34,12 @@ def render(cluster: Cluster) -> Files:
         each.hostname: objects.node(
             each.hostname,
             cluster,
-            run_list((each.role,), each.gpus),
+            each.run_list,
             _normal_instance(each, cluster.image(each.image), access),
         )
         for each in cluster.instances
     }
     return {f"{name}.json": to_json(made) for name, made in {**physical, **cloud}.items()}
-
-
-def run_list(its_roles: Sequence[str], cards: Gpus | None) -> list[str]:
-    """A machine's roles, what serves others first. Cards have their driver, whatever the machine is for."""
-    ordered = sorted(its_roles, key=roles.SERVERS_FIRST.index)
-    entries = [f"role[{_role(role, cards)}]" for role in ordered]
-    if cards is not None and roles.GPU_WORKER not in its_roles:
-        return ["role[base]", "recipe[gpu]", *entries]
-    return entries
-
-
-def _role(role: str, cards: Gpus | None) -> str:
-    return roles.family_role(cards.family) if role == roles.GPU_WORKER and cards is not None else role
 
 
 def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str]) -> dict[str, Any]:
@@ -75,7 +62,7 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str]) -> dict[s
     if roles.makes_node(node.roles):
         normal["kubernetes"] = {
             "labels": dict(node.labels),
-            "taints": [kubelet.written(each) for each in node.taints],
+            "taints": [each.text for each in node.taints],
             "node_ip": str(node.address),
             "reserved": {
                 "kube": kubelet.quantities(node.reserved.kube),
@@ -91,7 +78,7 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str]) -> dict[s
 
 def _taking_runs(node: PhysicalNode, *, alone: bool) -> dict[str, Any]:
     """The table of ``direct_runs`` would drop what a gateway is there for. ``alone``: there is no cluster."""
-    recipes = roles.recipes(run_list(node.roles, node.gpus), alone=alone)
+    recipes = roles.recipes(node.run_list, alone=alone)
     guarded = "direct_runs" in recipes and roles.GATEWAYS.intersection(node.roles)
     return {"direct_runs": {"firewall": False}} if guarded else {}
 
@@ -111,7 +98,7 @@ def _normal_instance(instance: Instance, image: Image, access: Mapping[str, list
     }
     normal["kubernetes"] = {
         "labels": dict(instance.labels),
-        "taints": [kubelet.written(each) for each in instance.taints],
+        "taints": [each.text for each in instance.taints],
     }
     if instance.gpus is not None and image.gpu is not None:
         normal["gpu"] = _gpu(instance.gpus, image.gpu.cuda, fabric_manager=image.gpu.fabric_manager)

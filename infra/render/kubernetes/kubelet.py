@@ -78,8 +78,3 @@ def taints_of(taints: Sequence[Taint]) -> list[dict[str, str]]:
         {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
         for each in taints
     ]
-
-
-def written(taint: Taint) -> str:
-    """As `kubectl taint` and Chef's attributes have it: ``key=value:Effect``."""
-    return f"{taint.key}={taint.value}:{taint.effect}"

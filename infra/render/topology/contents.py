@@ -23,7 +23,7 @@ def _pools(cluster: Cluster) -> Iterator[Item]:
     for pool in cluster.pools:
         market, names = wording.market(pool.market), wording.types(pool)
         bought = wording.short_market(pool.market)
-        taints = ", ".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in pool.taints)
+        taints = ", ".join(taint.text for taint in pool.taints)
         disks = ", ".join(f"{disk.size_gib} GiB {disk.type}" for disk in pool.scratch_disks)
         everywhere = tuple(f"{group.site}/{pool.name}" for group in pool.groups)
         for group in pool.groups:

@@ -33,6 +33,7 @@ NODE = PhysicalNode(
         "titan-x-pascal", "NVIDIA TITAN X (Pascal)", 4, 12288, "old", 580, "pascal", open_kernel_modules=False
     ),
     roles=("gpu-worker",),
+    run_list=("role[gpu-worker-pascal]",),
     labels={},
     ubuntu="24.04",
     router=IPv4Address("10.200.0.2"),
