@@ -133,7 +133,7 @@ def _explain(asked: argparse.Namespace) -> int:
     decision = decide(snapshot, memory, config, snapshot.at)
     if asked.pod is not None:
         explained = explain.explain(snapshot, decision, asked.pod)
-        print(_json(explained) if asked.json else verdict_table.pod(explained).rstrip())
+        print(_json(explain.plain(explained)) if asked.json else verdict_table.pod(explained).rstrip())
         return 0
     for what, why in {**snapshot.errors, **snapshot.faults}.items():
         print(f"can't be read: {what}: {why}", file=sys.stderr)
@@ -141,7 +141,7 @@ def _explain(asked: argparse.Namespace) -> int:
         print(_json({
             "at": decision.at,
             "stopped": decision.stopped,
-            "verdicts": decision.verdicts,
+            "verdicts": [*map(explain.plain, decision.verdicts)],
             "actions": decision.actions,
             "errors": snapshot.errors,
             "faults": snapshot.faults,

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from infra.autoscaler.memory import Memory
+from infra.autoscaler.reasons import Reason
 
 
 class SetDesired(Struct, frozen=True, tag=True):
@@ -110,39 +111,8 @@ Action: TypeAlias = (
 )
 
 
-ObstacleCode: TypeAlias = Literal[
-    # whatever the group's size, and until somebody changes the pod or the group
-    "devices",  # the pod has resource claims (DRA)
-    "placement",  # labels, zones or taints
-    "volume-zone",  # its volume is elsewhere
-    "size",  # a machine has less than the pod asks for
-    "volumes",  # a machine attaches fewer volumes
-    "gpus",  # machines with GPUs, and others take such a pod
-    # for now
-    "mismatch",  # the last machines turned out not to take it
-    "part",  # it has room for a part of a gang
-    "unreadable",
-    "deleting",
-    "suspended",
-    "backoff",
-    "maximum",
-    "no-price",  # and there is a budget
-    "budget",
-    "quota",
-    "closed-zones",
-    "rules",  # its rules about zones and other pods allow no place
-]
-
-
-class Obstacle(Struct, frozen=True):
-    """Why a group does not take a pod."""
-
-    group: str
-    code: ObstacleCode
-    text: str
-    """The same for people, without the group's name."""
-    until: float | None = None
-    """When it is tried again."""
+Outcome: TypeAlias = Literal["fits", "coming", "starting", "waits", "never"]
+"""On a node that is there; on one that boots; on one that starts now; later; on no group as it stands."""
 
 
 class Verdict(Struct, frozen=True):
@@ -152,13 +122,15 @@ class Verdict(Struct, frozen=True):
     """Their uids; of a gang without pods, none."""
     gang: str | None
     count: int
-    outcome: Literal["fits", "coming", "starting", "waits", "never"]
-    """On a node that is there; on one that boots; on one that starts now; later; on no group as it stands."""
+    outcome: Outcome
     where: tuple[str, ...]
     """Nodes, or groups."""
-    text: str
-    """For people, in one line: ``waits for 8 x A100: us-west-2 has no capacity until 14:05``."""
-    obstacles: tuple[Obstacle, ...] = ()
+    machines: tuple[int, ...] = ()
+    """How many of each group."""
+    reason: Reason | None = None
+    """Why it waits or never fits."""
+    obstacles: tuple[Reason, ...] = ()
+    """Why each group does not take it, in the order in which they are asked."""
     example: str = ""
     """``namespace/name`` of one of them."""
 

@@ -9,23 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from infra.autoscaler.config import Config, Group, MachineType
-from infra.autoscaler.decision import ObstacleCode
 from infra.autoscaler.observed.cluster_state import GroupView, Machine
 from infra.autoscaler.observed.node_affinity import REGION, TYPE
 from infra.autoscaler.observed.snapshot import Instance
+from infra.autoscaler.reasons import Reason
 from infra.catalogue import instances, quotas
 from infra.catalogue.labels import CAPACITY
-
-
-@dataclass(frozen=True, slots=True)
-class Full:
-    """Why a group takes no further machine now."""
-
-    code: ObstacleCode
-    text: str
 
 
 class Ledger:
@@ -68,7 +59,7 @@ class Ledger:
         """How many units more the group may be given now."""
         return self._room(name)[0]
 
-    def full(self, name: str) -> Full | None:
+    def full(self, name: str) -> Reason | None:
         """Why it is none; None if there is room."""
         return self._room(name)[1]
 
@@ -90,45 +81,41 @@ class Ledger:
         """USD an hour of all that is there and ahead."""
         return self._cost
 
-    def _room(self, name: str) -> tuple[int, Full | None]:
+    def _room(self, name: str) -> tuple[int, Reason | None]:
         """Units, and why there are none."""
         view = self._views[name]
         group = view.group
         most = min(group.max, view.state.max) if view.state else group.max
         room = most - self.units[name]
         if room <= 0:
-            text = "has no machines: its maximum is 0" if most <= 0 else f"is at its maximum of {most}"
-            return 0, Full("maximum", text)
+            return 0, Reason("maximum", limit=max(0, most))
         if self._budget is not None:
             price = view.template.price
             if price <= 0:
-                text = "costs nobody knows how much, and there is a budget (max_hourly_cost)"
-                return 0, Full("no-price", text)
+                return 0, Reason("no-price")
             room = min(room, int((self._budget - self._cost + 1e-9) // price))
             if room <= 0:
-                left = max(0.0, self._budget - self._cost)
-                text = f"costs ${price:.2f} an hour, of the budget ${left:.2f} are left"
-                return 0, Full("budget", text)
+                return 0, Reason("budget", requested=price, limit=max(0.0, self._budget - self._cost))
         limits = self._quotas.get(group.region)
         if limits:
             room, why = self._within(group, room, limits)
             if room <= 0:
-                return 0, Full("quota", why)
+                return 0, why
         return room, None
 
-    def _within(self, group: Group, room: int, limits: Mapping[str, int]) -> tuple[int, str]:
-        """The most units, up to ``room``, with which no quota is exceeded."""
+    def _within(self, group: Group, room: int, limits: Mapping[str, int]) -> tuple[int, Reason | None]:
+        """The most units, up to ``room``, with which no quota is exceeded, and what limits more."""
         now = self._ahead(group, self.units[group.name])
-        why = ""
+        why: Reason | None = None
 
-        def over(units: int) -> str:
+        def over(units: int) -> Reason | None:
             then = self._ahead(group, self.units[group.name] + units)
             for quota, vcpus in then.items():
                 limit = limits.get(quota)
                 more = vcpus - now.get(quota, 0)
                 if limit is not None and more > 0 and self._used[group.region, quota] + more > limit:
-                    return f"would exceed the quota {quota} of {group.region}, {limit} vCPUs"
-            return ""
+                    return Reason("quota", what=quota, region=group.region, limit=limit)
+            return None
 
         low, high = 0, room
         while low < high:

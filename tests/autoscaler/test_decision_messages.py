@@ -13,7 +13,7 @@ from golden_folders import assert_text
 
 from infra.autoscaler.config import Config, MachineType
 from infra.autoscaler.decide import decide
-from infra.autoscaler.decision import Decision, Obstacle, ObstacleCode, SetDesired, TaintNode, Verdict
+from infra.autoscaler.decision import Answer, Decision, SetDesired, TaintNode, Verdict
 from infra.autoscaler.launch_failures.status_messages import CLASSES
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.node_properties import Taint
@@ -23,9 +23,11 @@ from infra.autoscaler.observed.snapshot import (
     Attachments,
     NodeTerm,
     Pod,
+    PodTerm,
     Spread,
 )
-from infra.autoscaler.reporting import availability, verdict_table
+from infra.autoscaler.reasons import ObstacleCode, Reason, Request, WorkCode
+from infra.autoscaler.reporting import availability, sentences, verdict_table
 from infra.autoscaler.reporting.explain import explain
 
 MESSAGES = Path(__file__).parents[1] / "messages" / "autoscaler.txt"
@@ -73,6 +75,8 @@ def decisions() -> Iterator[tuple[str, Decision]]:
         ),
     )
     yield "waits, no claim", loop(*pods(1, claims=("data",)), of=cpu)
+    alone = (PodTerm(ZONE, None, ("user-ada",)),)
+    yield "waits, no peers", loop(*pods(1, together=alone), of=cpu)
     yield "waits, low priority", loop(*pods(1, priority=-1), of=make.config(CPU, min_priority=0))
     yield (
         "waits, part of a gang's pods",
@@ -93,6 +97,22 @@ def decisions() -> Iterator[tuple[str, Decision]]:
         ),
     )
     yield "never, a gang", together(21, west)
+    yield (
+        "never, a gang at all sites",
+        loop(gangs=[gang(count=60, kind="ProvisioningRequest", condition="Accepted", across=True)]),
+    )
+    yield (
+        "never, a request for what nothing has",
+        loop(
+            gangs=[
+                gang(
+                    like=shape(gpus=1, extra={"example.com/fpga": 1}),
+                    kind="ProvisioningRequest",
+                    condition="Accepted",
+                )
+            ]
+        ),
+    )
     yield "never, no machine is as large", loop(*pods(1, gpus=16))
     yield "never, nothing has the resource", loop(*pods(1, gpus=1, extra={"example.com/fpga": 1}))
     yield "devices", loop(*pods(1, extra={DEVICES: 1}), of=cpu)
@@ -100,6 +120,8 @@ def decisions() -> Iterator[tuple[str, Decision]]:
     yield "placement, a zone", loop(*pods(1, gpus=1, selector=((ZONE, "us-west-2z"),)), of=west)
     yield "placement, a taint", loop(*pods(1), of=make.config(make.cpu_group(taints=(Taint("team", "x"),))))
     there = (NodeTerm((make.requires(ZONE, "In", "eu-west-1a"),)),)
+    either = (NodeTerm((make.requires("team", "In", "a", "b"),)), NodeTerm((make.requires("new", "Exists"),)))
+    yield "affinity", loop(*pods(1, affinity=either), of=cpu)
     yield "volume-zone", loop(*pods(1, claims=("data",)), of=cpu, claims={"user-ada/data": there})
     one = node(CPU)
     volumes = {f"user-ada/{name}": (EBS, name) for name in "ab"}
@@ -148,6 +170,8 @@ def decisions() -> Iterator[tuple[str, Decision]]:
         make.cpu_group(pool="b", zones=("us-west-2b",), max=9),
     ]
     spread = (Spread(ZONE, 1, make.selector(app="db")),)
+    fault = Verdict((), None, 1, "waits", (), reason=Reason("fault", what="KeyError: 'odd'"))
+    yield "fault", Decision(NOW, (), Memory(), verdicts=(fault,))
     yield "rules", loop(*pods(4, cpu=15_000, labels={"app": "db"}, spread=spread), of=make.config(*zones))
 
 
@@ -170,15 +194,18 @@ TABLE = Decision(
     (SetDesired("west", 0, 4, "for 4 pods that wait"), TaintNode("a-node", "idle")),
     Memory(),
     verdicts=(
-        Verdict(("a",), None, 4, "starting", ("west",), "4 machines of west start now", example="ada/a"),
+        Verdict(("a",), None, 4, "starting", ("west",), (4,), example="ada/a"),
         Verdict(
             (),
             "Job/ada/train",
             200,
             "waits",
             ("n1", "n2", "n3", "n4", "n5"),
-            "waits for 200 x A100",
-            (Obstacle("west", "backoff", "has no capacity", NOW), Obstacle("east", "maximum", "is full")),
+            reason=Reason("blocked", request=Request(200, ((GPU, 1),), "a100-40gb")),
+            obstacles=(
+                Reason("backoff", "west", "us-west-2", what="capacity", until=NOW),
+                Reason("maximum", "east", "us-east-1", limit=8),
+            ),
         ),
     ),
     stopped="9 of 10 nodes are unready",
@@ -199,9 +226,11 @@ def lines() -> Iterator[str]:
     for title, decision in decisions():
         yield f"\n# {title}"
         for verdict in decision.verdicts:
-            yield f"{verdict.outcome}: {verdict.text}"
-            yield from (f"  {each.code}: {each.group} {each.text}" for each in verdict.obstacles)
+            code = f", {verdict.reason.code}" if verdict.reason is not None else ""
+            yield f"{verdict.outcome}{code}: {sentences.verdict(verdict)}"
+            yield from (f"  {each.code}: {each.group} {sentences.reason(each)}" for each in verdict.obstacles)
         yield from (f"{notice.level}: {notice.text}" for notice in decision.notices)
+        yield from (f"{each.reason}: {each.message}" for each in decision.actions if isinstance(each, Answer))
     yield "\n# tables"
     yield from tables()
     yield "# pods that are not judged"
@@ -213,13 +242,11 @@ def lines() -> Iterator[str]:
 
 
 def test_messages(request: pytest.FixtureRequest) -> None:
-    codes = {
-        each.code
-        for _, decision in decisions()
-        for verdict in decision.verdicts
-        for each in verdict.obstacles
-    }
-    assert codes == {*get_args(ObstacleCode)}
+    found = [verdict for _, decision in decisions() for verdict in decision.verdicts]
+    assert {each.code for verdict in found for each in verdict.obstacles} == {*get_args(ObstacleCode)}
+    # A request for what nothing has is told so, and its own verdict is what no machine has.
+    works = {*get_args(WorkCode)} - {"unknown-resources"}
+    assert {verdict.reason.code for verdict in found if verdict.reason is not None} == works
     assert_text(
         MESSAGES, "\n".join(lines()).lstrip() + "\n", rewrite=request.config.getoption("--update-golden")
     )

@@ -18,6 +18,7 @@ from infra.autoscaler.observed.snapshot import (
     Shape,
     Toleration,
 )
+from infra.autoscaler.reasons import Reason
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
@@ -50,17 +51,17 @@ def obstacle(
     name: str = "",
     zones: Iterable[str] = (),
     types: Iterable[str] = (),
-) -> str | None:
+) -> Reason | None:
     """Why such a pod can't stand on such a machine; None if it can.
 
     ``name`` is the node's, empty for one that is still to come. ``zones`` and ``types`` are those of which a
     machine still to come may be; they count where the labels do not tell, and to fit one of them is to fit.
     """
     if (against := _untolerated(shape.tolerations, taints)) is not None:
-        return f"does not tolerate its taint {_taint(against)}"
+        return Reason("taint", what=_taint(against))
     if not shape.selector and shape.affinity is None:
         return None
-    first: str | None = None
+    first: Reason | None = None
     for have in _possible(shape, labels, tuple(zones), tuple(types)):
         found = _unselected(shape, have, name)
         if found is None:
@@ -134,33 +135,12 @@ def overhead(
     return total
 
 
-def shortage(requests: Iterable[tuple[str, int]], room: Resources) -> str | None:
-    """What there is too little of, for people; None if there is enough of everything."""
+def shortage(requests: Iterable[tuple[str, int]], room: Resources) -> Reason | None:
+    """What there is too little of; None if there is enough of everything."""
     for what, amount in requests:
         if amount > (have := room.get(what, 0)):
-            return f"asks for {readable(what, amount)}, there are {_amount(what, max(have, 0))}"
+            return Reason("size", what=what, requested=amount, limit=max(have, 0))
     return None
-
-
-_BINARY: Final = ("memory", "ephemeral-storage", "hugepages-")
-
-
-def readable(what: str, amount: int) -> str:
-    """An amount for people: ``1.5 cpu``, ``64Gi memory``, ``8 nvidia.com/gpu``. Bytes are rounded."""
-    return f"{_amount(what, amount)} {what}"
-
-
-def _amount(what: str, amount: int) -> str:
-    if what == "cpu":
-        return f"{amount / 1000:g}"
-    if not what.startswith(_BINARY):
-        return str(amount)
-    value, unit = float(amount), ""
-    for larger in ("Ki", "Mi", "Gi", "Ti", "Pi"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{round(value, 1):g}{unit}"
 
 
 def _possible(
@@ -187,12 +167,12 @@ def _keys(shape: Shape) -> Iterable[str]:
             yield each.key
 
 
-def _unselected(shape: Shape, labels: Mapping[str, str], name: str) -> str | None:
+def _unselected(shape: Shape, labels: Mapping[str, str], name: str) -> Reason | None:
     for key, value in shape.selector:
         if (found := label(labels, key)) != value:
-            return f"wants {key}={value}, " + ("which it has not" if found is None else f"it has {found}")
+            return Reason("label", what=f"{key}={value}", has=found)
     if shape.affinity is not None and not any(holds_term(term, labels, name) for term in shape.affinity):
-        return f"wants {' or '.join(map(_term, shape.affinity)) or 'no node at all'}"
+        return Reason("affinity", what=" or ".join(map(_term, shape.affinity)) or "nothing")
     return None
 
 

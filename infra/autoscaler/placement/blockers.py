@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from msgspec.structs import replace
 
-from infra.autoscaler.decision import Obstacle, ObstacleCode
-from infra.autoscaler.launch_failures.status_messages import CLASSES, OTHER, words
 from infra.autoscaler.observed.cluster_state import GroupView
 from infra.autoscaler.observed.node_affinity import ZONE, obstacle, shortage, somewhere
 from infra.autoscaler.observed.snapshot import DEVICES, Snapshot
 from infra.autoscaler.placement.bin_packing import Packer
 from infra.autoscaler.placement.demand import Item, Kind
-
-
-def clock(at: float) -> str:
-    """``14:05 UTC``."""
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
-
-
-_LASTING: Final = frozenset({"devices", "placement", "volume-zone", "size", "volumes", "gpus"})
-
-
-def passes(each: Obstacle) -> bool:
-    """Whether what is in the way may go away by itself."""
-    return each.code not in _LASTING
-
-
-_Why: TypeAlias = tuple[ObstacleCode, str]
+from infra.autoscaler.reasons import Reason
 
 
 class Blockers:
@@ -36,8 +18,8 @@ class Blockers:
     def __init__(self, packer: Packer, snapshot: Snapshot) -> None:
         self._packer = packer
         self._snapshot = snapshot
-        self._now: dict[int, Obstacle] = {}
-        self._never: dict[tuple[int, int], _Why | None] = {}
+        self._now: dict[int, Reason] = {}
+        self._never: dict[tuple[int, int], Reason | None] = {}
         self._rooms = [
             {
                 name: amount - view.template.overhead.get(name, 0)
@@ -46,14 +28,17 @@ class Blockers:
             for view in packer.groups
         ]
 
-    def of(self, kind: Kind) -> tuple[Obstacle, ...]:
+    def of(self, kind: Kind) -> tuple[Reason, ...]:
         """One reason a group, in the groups' order."""
         chosen = {*self._packer.choose.choice(kind).groups.tolist()}
         return tuple(
-            self._one(kind, place, view, place in chosen) for place, view in enumerate(self._packer.groups)
+            replace(
+                self._one(kind, place, view, place in chosen), group=view.group.name, site=view.group.site
+            )
+            for place, view in enumerate(self._packer.groups)
         )
 
-    def of_gang(self, item: Item) -> tuple[Obstacle, ...]:
+    def of_gang(self, item: Item) -> tuple[Reason, ...]:
         """The same; of a group with room for a part, for how much."""
         kind = max((wanted.kind for wanted in item.wanted), key=lambda kind: kind.gpus)
         chosen = self._packer.choose.choice(kind)
@@ -62,74 +47,58 @@ class Blockers:
         for place, why in enumerate(self.of(kind)):
             room = self._packer.capacity.room(place) if place in holds else 0
             if room > 0:
-                text = f"can start machines for {room * holds[place]} of its {item.least} pods"
-                obstacles.append(Obstacle(why.group, "part", text))
-            else:
-                obstacles.append(why)
+                why = Reason("part", why.group, why.site, requested=item.least, limit=room * holds[place])
+            obstacles.append(why)
         return tuple(obstacles)
 
-    def _one(self, kind: Kind, place: int, view: GroupView, chosen: bool) -> Obstacle:
+    def _one(self, kind: Kind, place: int, view: GroupView, chosen: bool) -> Reason:
         sign = id(self._packer.matrix.fits_templates(kind)), place
         if sign not in self._never:
             self._never[sign] = _label(kind, view)
-        name, why = view.group.name, self._never[sign]
-        if why is not None:
-            return Obstacle(name, *why)
-        if (short := shortage(kind.shape.requests, self._rooms[place])) is not None:
-            return Obstacle(name, "size", f"is too small: {short}")
+        if (why := self._never[sign] or shortage(kind.shape.requests, self._rooms[place])) is not None:
+            return why
         if not chosen:
-            if (crowded := self._packer.matrix.crowded(kind, place)) is not None:
-                return Obstacle(name, "volumes", crowded)
-            if (misfit := self._packer.choose.misfits.why(kind, place)) is not None:
-                text, until = misfit
-                return Obstacle(
-                    name, "mismatch", f"has machines that turned out not to take it ({text})", until
-                )
-            text = "has GPUs, which are kept for work that asks for them: others take such pods"
-            return Obstacle(name, "gpus", text)
+            matrix, misfits = self._packer.matrix, self._packer.choose.misfits
+            return matrix.crowded(kind, place) or misfits.why(kind, place) or Reason("gpus")
         if place not in self._now:
             self._now[place] = _now(self._packer, place, self._snapshot)
         return self._now[place]
 
 
-def _label(kind: Kind, view: GroupView) -> _Why | None:
+def _label(kind: Kind, view: GroupView) -> Reason | None:
     """Why no machine of a group will ever do, whatever its size."""
     template, shape = view.template, kind.shape
     if any(name == DEVICES for name, _ in shape.requests):
-        return "devices", "does not support resource claims (DRA); request nvidia.com/gpu instead"
+        return Reason("devices")
     placement = obstacle(shape, template.labels, template.taints, zones=view.group.zones)
     if placement is not None:
-        return "placement", placement
+        return placement
     zones = view.group.zones or ("",)
     for terms in kind.volumes:
         if not any(somewhere(terms, {**template.labels, **({ZONE: z} if z else {})}) for z in zones):
-            return "volume-zone", "is not where its volume is"
+            return Reason("volume-zone")
     return None
 
 
-def _now(packer: Packer, place: int, snapshot: Snapshot) -> Obstacle:
+def _now(packer: Packer, place: int, snapshot: Snapshot) -> Reason:
     """Why a group takes none at the moment."""
     view = packer.groups[place]
     name = view.group.name
     if view.state is None:
-        why = snapshot.errors.get(f"aws/{view.group.region}/{name}") or snapshot.errors.get(
-            f"aws/{view.group.region}"
+        region = f"aws/{view.group.region}"
+        return Reason(
+            "unreadable", what=snapshot.errors.get(f"{region}/{name}") or snapshot.errors.get(region, "")
         )
-        return Obstacle(name, "unreadable", "can't be read" + (f": {why}" if why else ""))
     if view.state.deleting:
-        return Obstacle(name, "deleting", "is being deleted")
+        return Reason("deleting")
     if "Launch" in view.state.suspended:
-        return Obstacle(name, "suspended", "may not launch: its process Launch is suspended")
+        return Reason("suspended")
     if view.backoff is not None:
-        failure = CLASSES.get(view.backoff.code, CLASSES[OTHER])
-        text = f"{failure.verdict} until {clock(view.backoff.until)}"
-        return Obstacle(name, "backoff", text, view.backoff.until)
-    full = packer.capacity.ledger.full(name)
-    if full is not None:
-        return Obstacle(name, full.code, full.text)
+        return Reason("backoff", what=view.backoff.code, until=view.backoff.until)
+    if (full := packer.capacity.ledger.full(name)) is not None:
+        return full
     if view.closed_zones:
-        zones = [f"{zone} ({words(bar.code)})" for zone, bar in sorted(view.closed_zones.items())]
+        zones = {zone: bar.code for zone, bar in sorted(view.closed_zones.items())}
         until = min(bar.until for bar in view.closed_zones.values())
-        text = f"starts none in {', '.join(zones)} until {clock(until)}"
-        return Obstacle(name, "closed-zones", text, until)
-    return Obstacle(name, "rules", "has no place in a zone, or beside other pods, that its rules allow")
+        return Reason("closed-zones", zones=zones, until=until)
+    return Reason("rules")

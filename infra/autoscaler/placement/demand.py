@@ -24,6 +24,7 @@ from infra.autoscaler.observed.snapshot import (
     Shape,
     Snapshot,
 )
+from infra.autoscaler.reasons import Reason
 
 ANYWHERE = ("*",)
 
@@ -69,7 +70,7 @@ class Kind:
     shape: Shape
     volumes: tuple[tuple[NodeTerm, ...], ...]
     """For each of its volumes that is somewhere: one of the terms holds."""
-    lost: str
+    lost: Reason | None
     """Why no place will ever do: a claim of its does not exist …"""
     chosen: tuple[int, ...]
     """Which selectors are about it: indices of `Demand.chosen`."""
@@ -280,7 +281,7 @@ def gather(view: ClusterState, snapshot: Snapshot, gangs: Iterable[Item]) -> Dem
 
 def bare(shape: Shape) -> Kind:
     """A kind that says nothing but its shape, for `gather` to make whole."""
-    return Kind(-1, shape, (), "", (), (), (), (), (), (), 0)
+    return Kind(-1, shape, (), None, (), (), (), (), (), (), 0)
 
 
 def _split(wanted: Wanted, signer: Signer) -> Iterable[tuple[Mapping[str, str], tuple[Pod, ...], int]]:
@@ -325,15 +326,15 @@ class _Kinds:
 
     def _made(self, shape: Shape, sign: tuple[int, ...]) -> Kind:
         volumes: list[tuple[NodeTerm, ...]] = []
-        lost = ""
+        lost: Reason | None = None
         for claim in shape.claims:
             name = f"{shape.namespace}/{claim}"
             if name not in self._claims:
-                lost = lost or f"its volume claim {claim} does not exist"
+                lost = lost or Reason("no-claim", what=claim)
             elif terms := self._claims[name]:
                 volumes.append(terms)
         if any(term.selector is None for term in shape.together):
-            lost = lost or "it wants to be with pods that its affinity does not select"
+            lost = lost or Reason("no-peers")
         select = self._counted.select
         owned = self._counted.own(shape)
         return Kind(

@@ -12,6 +12,8 @@ from infra.autoscaler.memory import Booking, Memory
 from infra.autoscaler.observed.cluster_state import ClusterState
 from infra.autoscaler.observed.snapshot import GPU, Gang, Pod, Shape, Snapshot
 from infra.autoscaler.placement.demand import Item, Wanted, bare
+from infra.autoscaler.reasons import Reason
+from infra.autoscaler.reporting import sentences
 from infra.catalogue.labels import SITE
 
 REQUEST = "ProvisioningRequest"
@@ -161,9 +163,9 @@ class Standing:
     """All of it on machines that are up."""
     started: bool
     """Whether machines are started for it now."""
-    never: str
-    """Why it will never have its places, with the flavour that it has; empty where it may."""
-    unknown: str = ""
+    never: Reason | None
+    """Why it will never have its places, with the flavour that it has; None where it may."""
+    unknown: Reason | None = None
     """What it asks for that nothing has, with whatever flavour."""
     machines: tuple[str, ...] = ()
 
@@ -175,8 +177,8 @@ class Kept:
     answers: tuple[Answer, ...]
     bookings: dict[str, Booking]
     waiting: dict[str, float]
-    failed: dict[str, str]
-    """Gangs whose time is up in this loop → since when they waited, for people."""
+    failed: dict[str, Reason]
+    """Gangs whose time is up."""
     exhausted: Mapping[str, str]
     """Pools of which no machine can be had anywhere → why."""
 
@@ -194,15 +196,16 @@ def settle(
     answers: list[Answer] = []
     bookings: dict[str, Booking] = {}
     waiting: dict[str, float] = {}
-    failed: dict[str, str] = {}
+    failed: dict[str, Reason] = {}
     for key, standing in standings.items():
         deadline = memory.waiting.get(key)
         if deadline is not None and deadline <= now:
             if standing.up:
                 continue
-            if now < deadline + config.backoff_min:
+            again = deadline + config.backoff_min
+            if now < again:
                 waiting[key] = deadline
-                failed[key] = f"not all of its machines were up within {config.boot_timeout // 60} min"
+                failed[key] = Reason("late", limit=config.boot_timeout, until=again)
         elif standing.placed and not standing.up:
             late = deadline if deadline is not None and not standing.started else now + config.boot_timeout
             waiting[key] = late
@@ -226,14 +229,15 @@ def settle(
                 if standing_of.unknown:
                     # A request that has failed is made again, a thousand times; work whose capacity was
                     # revoked, Kueue deactivates.
-                    answers.append(_answer(gang, "CapacityRevoked", "NothingHasIt", standing_of.unknown))
+                    why = sentences.reason(standing_of.unknown)
+                    answers.append(_answer(gang, "CapacityRevoked", "NothingHasIt", why))
                 elif standing_of.never:
-                    answers.append(_answer(gang, "Failed", "NeverFits", standing_of.never))
+                    answers.append(_answer(gang, "Failed", "NeverFits", sentences.reason(standing_of.never)))
                 elif not standing_of.placed and (
-                    why := exhausted.get(resource_flavors.of(gang, snapshot.flavors))
+                    full := exhausted.get(resource_flavors.of(gang, snapshot.flavors))
                 ):
                     # Kueue gives it another flavour: this one is closed meanwhile.
-                    answers.append(_answer(gang, "Failed", "NoCapacity", f"no capacity: {why}"))
+                    answers.append(_answer(gang, "Failed", "NoCapacity", f"no capacity: {full}"))
                 elif standing_of.placed and standing_of.up:
                     until = now + config.booking
                     bookings[key] = Booking(standing_of.machines, until)
@@ -243,7 +247,7 @@ def settle(
                     answers.append(_answer(gang, "Provisioned", "Provisioned", message))
                     waiting.pop(key, None)
                 elif key in failed:
-                    answers.append(_answer(gang, "Failed", "NotInTime", failed[key]))
+                    answers.append(_answer(gang, "Failed", "NotInTime", sentences.reason(failed[key])))
             case "Provisioned":
                 booking = memory.bookings.get(key)
                 if booking is None:

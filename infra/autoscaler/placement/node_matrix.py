@@ -25,6 +25,7 @@ from infra.autoscaler.observed.snapshot import (
 )
 from infra.autoscaler.placement.demand import Demand, Even, Kind
 from infra.autoscaler.placement.predicates import Flags, Ints, Predicates, Template
+from infra.autoscaler.reasons import Reason
 from infra.catalogue.labels import SITE
 
 __all__ = [
@@ -533,13 +534,13 @@ class NodeMatrix:
                 room = np.where((more == 0) | (left >= 0), _MOST, 0)
             np.clip(np.minimum(found, room, out=found), 0, None, out=found)
 
-    def crowded(self, kind: Kind, group: int) -> str | None:
+    def crowded(self, kind: Kind, group: int) -> Reason | None:
         """Why a new machine of a group takes no such pod for all the volumes that it has; None if it does."""
         asked = Counter(driver for driver, _ in kind.attached)
         asked.update(self.demand.attachments.own(kind.shape))
         for driver, count in sorted(asked.items()):
             if count > (most := int(self.offers[group, self._drivers[driver]])):
-                return f"attaches {most} volumes of {driver} to a machine, the pod has {count}"
+                return Reason("volumes", what=driver, requested=count, limit=most)
         return None
 
 

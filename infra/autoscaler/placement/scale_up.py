@@ -22,13 +22,14 @@ from infra.autoscaler.memory import Backoff, Booking, Memory
 from infra.autoscaler.observed.cluster_state import ClusterState
 from infra.autoscaler.observed.node_affinity import HOSTNAME
 from infra.autoscaler.observed.snapshot import Snapshot
-from infra.autoscaler.placement import explanations, gangs, template_mismatch
+from infra.autoscaler.placement import gangs, template_mismatch, verdicts
 from infra.autoscaler.placement.bin_packing import Packer
 from infra.autoscaler.placement.capacity import Unit
 from infra.autoscaler.placement.demand import Demand, Item, Kind, gather
 from infra.autoscaler.placement.expander import EVERYWHERE, Scope
 from infra.autoscaler.placement.node_matrix import BOOTING, NEW, READY
 from infra.autoscaler.placement.scale_up_plan import Plan, Result
+from infra.autoscaler.reporting import sentences
 
 _ROUNDS = 4
 """How often a plan is looked at again, once machines are asked for."""
@@ -121,7 +122,7 @@ def _grow(
     }
     return _growth(
         sizes,
-        explanations.verdicts(best, snapshot, kept.failed),
+        verdicts.of_plan(best, snapshot, kept.failed),
         held,
         kept,
         broken,
@@ -131,7 +132,7 @@ def _grow(
 
 def _growth(
     sizes: dict[str, int],
-    verdicts: tuple[Verdict, ...],
+    judged: tuple[Verdict, ...],
     held: set[str],
     kept: gangs.Kept,
     broken: list[tuple[Item, str]],
@@ -140,7 +141,7 @@ def _growth(
     booked = {name for booking in kept.bookings.values() for name in booking.machines if "#" not in name}
     return Growth(
         sizes=sizes,
-        verdicts=(*verdicts, *(explanations.broken(item, why) for item, why in broken)),
+        verdicts=(*judged, *(verdicts.broken(item, why) for item, why in broken)),
         held=frozenset(held | booked),
         answers=kept.answers,
         bookings=kept.bookings,
@@ -150,14 +151,18 @@ def _growth(
         notices=(
             *template_mismatch.notices(unfit),
             *(
-                Notice(f"gang/{key}", "warning", f"{key}: {why}; its unused machines are free for others")
+                Notice(
+                    f"gang/{key}",
+                    "warning",
+                    f"{key}: {sentences.reason(why)}; its unused machines are free for others",
+                )
                 for key, why in sorted(kept.failed.items())
             ),
             *(
                 Notice(
-                    f"fault/{explanations.name(item)}",
+                    f"fault/{verdicts.name(item)}",
                     "error",
-                    f"a fault of ours: {explanations.name(item)}: {why}",
+                    f"a fault of ours: {verdicts.name(item)}: {why}",
                 )
                 for item, why in broken
             ),
@@ -380,13 +385,13 @@ def _try(packer: Packer, item: Item, scope: Scope) -> int:
 
 def _standing(found: Plan, result: Result) -> gangs.Standing:
     whats = [found.what(row) for put in result.puts for row in put.rows.tolist()]
-    never = "" if result.count else explanations.never(found.packer, result.item)
+    never = None if result.count else verdicts.never(found.packer, result.item)
     return gangs.Standing(
         placed=bool(result.count),
         up=bool(result.count) and all(tier <= READY for tier, _ in whats),
         started=any(tier == NEW for tier, _ in whats),
         never=never,
-        unknown=explanations.unknown(found.packer, result.item) if never else "",
+        unknown=verdicts.unknown(found.packer, result.item) if never else None,
         machines=tuple(sorted({name for _, name in whats})),
     )
 

@@ -25,6 +25,8 @@ from infra.autoscaler.observed.node_affinity import obstacle, shortage
 from infra.autoscaler.observed.snapshot import Shape
 from infra.autoscaler.placement.demand import Kind
 from infra.autoscaler.placement.node_matrix import Flags, NodeMatrix
+from infra.autoscaler.reasons import Reason
+from infra.autoscaler.reporting import sentences
 
 CODE: Final = "misfit"
 _LAST: Final = 3
@@ -97,14 +99,14 @@ class TemplateMismatches:
             barred[place] = True
         return barred
 
-    def why(self, kind: Kind, group: int) -> tuple[str, float | None] | None:
+    def why(self, kind: Kind, group: int) -> Reason | None:
         """Why a group is left alone for such pods, and until when, where that was found earlier."""
         if not self._known and not self.found:
             return None
         key = f"{self._groups[group].group.name}/{_sign(kind.shape)}"
         if (bar := self._known.get(key)) is not None:
-            return bar.message, bar.until
-        return (self.found[key], None) if key in self.found else None
+            return Reason("mismatch", what=bar.message, until=bar.until)
+        return Reason("mismatch", what=self.found[key]) if key in self.found else None
 
     def bars(self, kind: Kind) -> bool:
         """Whether any group is left alone for such pods."""
@@ -120,7 +122,7 @@ class TemplateMismatches:
             name: int(self._board.whole[column, row]) for column, name in enumerate(self._board.resources)
         }
         why = obstacle(kind.shape, machine.labels, machine.taints, name=machine.name)
-        return f"{machine.name}: {why or shortage(kind.shape.requests, room) or 'is not where it must be'}"
+        return sentences.misfit(machine.name, why or shortage(kind.shape.requests, room))
 
 
 def in_force(known: Mapping[str, Backoff], now: float) -> dict[str, Backoff]:

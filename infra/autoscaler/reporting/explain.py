@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
-from infra.autoscaler.decision import Decision, Obstacle, SetDesired, Verdict
+from infra.autoscaler.decision import Decision, SetDesired, Verdict
 from infra.autoscaler.observed.snapshot import SCHEDULER, Pod, Snapshot
+from infra.autoscaler.reasons import Reason
+from infra.autoscaler.reporting import sentences
 from infra.errors import UsageError
 from infra.nearest import nearest
 
@@ -34,7 +37,9 @@ class Explained(Struct, frozen=True):
     where: tuple[str, ...] = ()
     """Nodes, or groups."""
     gang: str | None = None
-    obstacles: tuple[Obstacle, ...] = ()
+    reason: Reason | None = None
+    """Why it waits or never fits, as its verdict has it."""
+    obstacles: tuple[Reason, ...] = ()
     """Why each group does not take it, in the order in which they are asked."""
     changes: tuple[Change, ...] = ()
     """What the loop would do about it and about all else."""
@@ -55,6 +60,7 @@ def explain(snapshot: Snapshot, decision: Decision, pod: str) -> Explained:
         text=text,
         where=verdict.where if verdict is not None else (found.node,) if found.node else (),
         gang=found.gang,
+        reason=verdict.reason if verdict is not None else None,
         obstacles=verdict.obstacles if verdict is not None else (),
         changes=tuple(
             Change(each.group, each.was, each.desired, each.reason)
@@ -64,6 +70,15 @@ def explain(snapshot: Snapshot, decision: Decision, pod: str) -> Explained:
         unknown=tuple(f"{what}: {why}" for what, why in unknown),
         stopped=decision.stopped,
     )
+
+
+def plain(found: Explained | Verdict) -> dict[str, Any]:
+    """As JSON has it: codes and fields, and their sentences as ``text``."""
+    text = sentences.verdict(found) if isinstance(found, Verdict) else found.text
+    obstacles = [
+        {**to_builtins(each), "until": each.until, "text": sentences.reason(each)} for each in found.obstacles
+    ]
+    return {**to_builtins(found), "text": text, "obstacles": obstacles}
 
 
 def _find(snapshot: Snapshot, pod: str) -> Pod:
@@ -83,7 +98,7 @@ def _find(snapshot: Snapshot, pod: str) -> Pod:
 def _judged(pod: Pod, decision: Decision) -> tuple[str, str, Verdict | None]:
     for verdict in decision.verdicts:
         if pod.uid in verdict.pods or (pod.gang is not None and verdict.gang == pod.gang and not pod.node):
-            return verdict.outcome, verdict.text, verdict
+            return verdict.outcome, sentences.verdict(verdict), verdict
     if pod.deleting:
         return "leaves", f"it is being deleted{f', on {pod.node}' if pod.node else ''}", None
     if pod.node:

@@ -10,6 +10,7 @@ from infra.autoscaler.config import Config
 from infra.autoscaler.decision import Decision, Verdict
 from infra.autoscaler.launch_failures.detection import words
 from infra.autoscaler.observed.snapshot import Snapshot
+from infra.autoscaler.reporting import sentences
 from infra.autoscaler.reporting.news import News
 
 _REASONS: Final[dict[str, str]] = {
@@ -31,7 +32,7 @@ def news(snapshot: Snapshot, decision: Decision, config: Config) -> Iterator[New
     for verdict in sorted(decision.verdicts, key=_urgency):
         reason = _REASONS.get(verdict.outcome)
         why = _why_there(verdict, decision, config)
-        note = verdict.text + why
+        note = sentences.verdict(verdict) + why
         if why:
             reason = ELSEWHERE
         for uid in verdict.pods if reason is not None else ():

@@ -11,6 +11,7 @@ from typing import Final
 
 from infra.autoscaler.decision import Notice, Verdict
 from infra.autoscaler.observed.snapshot import Snapshot
+from infra.autoscaler.reporting import sentences
 
 AFTER: Final = 300.0
 """Seconds: a scheduler's longest back-off of a pod (KubeSchedulerConfiguration) is far less."""
@@ -36,5 +37,7 @@ def judge(
             pod = refused[uid]
             name = f"{pod.namespace}/{pod.name}"
             refuses = f"the scheduler has refused it for {int(now - kept[uid]) // 60} min: {pod.refused}"
-            notices.append(Notice(f"disputed/{name}", "warning", f"{name} {verdict.text}, and {refuses}"))
+            notices.append(
+                Notice(f"disputed/{name}", "warning", f"{name} {sentences.verdict(verdict)}, and {refuses}")
+            )
     return kept, notices

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 
 from infra.autoscaler.decision import Action, Decision, Verdict
+from infra.autoscaler.reasons import Reason
+from infra.autoscaler.reporting import sentences
 from infra.autoscaler.reporting.explain import Explained
 
 _PLACES = ("group", "was", "desired", "instance", "node", "namespace", "pod")
@@ -20,7 +21,7 @@ def verdicts(decision: Decision) -> str:
         waiting = columns([_HEAD, *(_row(each) for each in decision.verdicts)])
     parts = [waiting]
     reasons = [
-        f"{each.example or each.gang or '?'}: {obstacle.group}: {obstacle.text}{_until(obstacle.until)}\n"
+        f"{each.example or each.gang or '?'}: {_obstacle(obstacle)}\n"
         for each in decision.verdicts
         for obstacle in each.obstacles
     ]
@@ -44,7 +45,7 @@ def pod(explained: Explained) -> str:
     """One pod: what becomes of it, and why the groups do not take it."""
     gang = f" (of {explained.gang})" if explained.gang else ""
     lines = [f"{explained.pod}{gang}: {explained.outcome}: {explained.text}"]
-    lines += [f"  {each.group}: {each.text}{_until(each.until)}" for each in explained.obstacles]
+    lines += [f"  {_obstacle(each)}" for each in explained.obstacles]
     lines += [
         f"would be set: {each.group} from {each.was} to {each.desired} {each.reason}"
         for each in explained.changes
@@ -59,7 +60,7 @@ def _row(verdict: Verdict) -> tuple[str, str, str, str]:
     name = verdict.gang or verdict.example or "?"
     more = f" and {len(verdict.where) - 3} more" if verdict.where[3:] else ""
     where = ", ".join(verdict.where[:3]) + more
-    return f"{verdict.count} x {name}", verdict.outcome, where or "-", verdict.text
+    return f"{verdict.count} x {name}", verdict.outcome, where or "-", sentences.verdict(verdict)
 
 
 def _action(action: Action) -> tuple[str, str, str]:
@@ -71,5 +72,5 @@ def _action(action: Action) -> tuple[str, str, str]:
     return type(action).__name__, ", ".join(fields), str(action.reason)
 
 
-def _until(moment: float | None) -> str:
-    return "" if moment is None else f" (until {datetime.fromtimestamp(moment, UTC):%H:%M:%S} UTC)"
+def _obstacle(why: Reason) -> str:
+    return f"{why.group}: {sentences.reason(why)}"

@@ -35,9 +35,11 @@ def tell_all(decision: Decision) -> None:
     if not decision.verdicts:
         say("No pod waits.")
         return
+    from infra.autoscaler.reporting import sentences
+
     table = new_table("pods", "for example", "outcome", "")
     for each in decision.verdicts:
-        table.add_row(str(each.count), each.example or each.gang or "", each.outcome, each.text)
+        table.add_row(str(each.count), each.example or each.gang or "", each.outcome, sentences.verdict(each))
     show(table)
     if decision.stopped:
         note(f"! nothing is written: {decision.stopped}")

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from infra.autoscaler.config import Config
-    from infra.autoscaler.decision import Decision, Obstacle
+    from infra.autoscaler.decision import Decision
     from infra.autoscaler.observed.snapshot import Snapshot
+    from infra.autoscaler.reasons import Reason
     from infra.autoscaler.reporting.explain import Explained
 
 
@@ -45,11 +46,11 @@ def explain(project: Project, pod: str, *, file: str = "", json: bool) -> int:
     if pod:
         found = explain.explain(snapshot, decision, pod)
         if json:
-            say_json(_plain(found))
+            say_json(explain.plain(found))
         else:
             tell(found)
     elif json:
-        say_json(_plain(decision.verdicts))
+        say_json([explain.plain(each) for each in decision.verdicts])
     else:
         tell_all(decision)
     return 0
@@ -85,16 +86,11 @@ def tell(found: Explained) -> None:
         note(f"! could not be read, the answer may be another: {what}")
 
 
-def _obstacles(found: Sequence[Obstacle]) -> Table:
+def _obstacles(found: Sequence[Reason]) -> Table:
+    from infra.autoscaler.reporting import sentences
     from infra.autoscaler.reporting.explain import clock
 
     table = new_table("group", "does not take it because", "tried again")
     for each in found:
-        table.add_row(each.group, each.text, clock(each.until))
+        table.add_row(each.group, sentences.reason(each), clock(each.until))
     return table
-
-
-def _plain(value: object) -> object:
-    import msgspec
-
-    return msgspec.to_builtins(value)

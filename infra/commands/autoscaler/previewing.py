@@ -177,10 +177,11 @@ def _show(decision: Decision, *, json: bool) -> None:
     import msgspec
 
     from infra.autoscaler.decision import SetDesired
+    from infra.autoscaler.reporting.explain import plain
 
     sizes = [action for action in decision.actions if isinstance(action, SetDesired)]
     if json:
-        say_json(msgspec.to_builtins({"verdicts": decision.verdicts, "sizes": sizes}))
+        say_json({"verdicts": [*map(plain, decision.verdicts)], "sizes": msgspec.to_builtins(sizes)})
         return
     tell_all(decision)
     if sizes:

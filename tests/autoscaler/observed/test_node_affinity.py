@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from autoscaler.make import GPU_TAINT, P3, cpu_group, group, node, requires, shape, titan
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from infra.autoscaler.node_properties import Resources, Taint
+from infra.autoscaler.node_properties import Taint
 from infra.autoscaler.observed import node_affinity
 from infra.autoscaler.observed.snapshot import (
     GPU,
@@ -19,6 +17,7 @@ from infra.autoscaler.observed.snapshot import (
     Shape,
     Toleration,
 )
+from infra.autoscaler.reasons import Reason
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -196,20 +195,41 @@ def test_08_a_daemon_that_can_not_run_there_takes_nothing() -> None:
     assert node_affinity.overhead([cards], group().labels, group().taints, allocatable=P3)[GPU] == 1
 
 
+def test_09_what_is_short_first_and_how_much_there_is() -> None:
+    assert node_affinity.shortage(shape(gpus=4).requests, P3) is None
+    assert node_affinity.shortage(shape(gpus=8).requests, P3) == Reason(
+        "size", what=GPU, requested=8, limit=4
+    )
+    none = {"cpu": 1000, "pods": 1, "memory": -1}
+    assert node_affinity.shortage(shape().requests, none) == Reason(
+        "size", what="memory", requested=2**30, limit=0
+    )
+
+
 @pytest.mark.parametrize(
-    ("wants", "room", "facts"),
+    ("wants", "labels", "taints", "why"),
     [
-        (shape(gpus=8), P3, ["8 nvidia.com/gpu", "4"]),
-        (shape(cpu=1500), {"cpu": 500, "pods": 1, "memory": 2**40}, ["1.5 cpu", "0.5"]),
-        (shape(memory=3 * 2**29), {"cpu": 1000, "pods": 1}, ["1.5Gi memory", "0"]),
-        (shape(extra={"hugepages-2Mi": 100}), P3, ["100 hugepages-2Mi", "0"]),
+        (shape(), {}, (GPU_TAINT,), Reason("taint", what="nvidia.com/gpu=present:NoSchedule")),
+        (shape(selector=(("team", "vision"),)), {}, (), Reason("label", what="team=vision")),
+        (
+            shape(selector=(("team", "vision"),)),
+            {"team": "speech"},
+            (),
+            Reason("label", what="team=vision", has="speech"),
+        ),
+        (
+            shape(affinity=(NodeTerm((requires("team", "In", "vision"),)), NodeTerm())),
+            {},
+            (),
+            Reason("affinity", what="team=vision or nothing"),
+        ),
+        (shape(affinity=()), {}, (), Reason("affinity", what="nothing")),
     ],
 )
-def test_09_what_is_short_is_said_in_amounts(wants: Shape, room: Resources, facts: list[str]) -> None:
-    assert node_affinity.shortage(shape(gpus=4).requests, P3) is None
-    short = node_affinity.shortage(wants.requests, room)
-    assert short is not None
-    assert re.findall(r"[\d.]+(?:Gi)?(?: [\w./-]+[a-z])?", short) == facts
+def test_09_what_keeps_a_pod_off_a_machine(
+    wants: Shape, labels: dict[str, str], taints: tuple[Taint, ...], why: Reason
+) -> None:
+    assert node_affinity.obstacle(wants, labels, taints) == why
 
 
 def test_a_machine_of_a_group_is_as_its_template_says() -> None:

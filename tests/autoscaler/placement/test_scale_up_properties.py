@@ -41,6 +41,7 @@ from infra.autoscaler.placement.demand import gather
 from infra.autoscaler.placement.node_matrix import NodeMatrix
 from infra.autoscaler.placement.scale_up import Growth
 from infra.autoscaler.placement.scale_up_plan import Plan
+from infra.autoscaler.reporting import sentences
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
@@ -233,7 +234,8 @@ def test_12_every_pod_has_one_verdict_and_is_told_the_truth(part: int) -> None:
         assert sorted(uid for each in growth.verdicts for uid in each.pods) == sorted(waiting), seed
         for each in growth.verdicts:
             assert each.count == len(each.pods), seed
-            assert each.text, seed
+            assert sentences.verdict(each), seed
+            assert (each.reason is None) == (each.outcome in ("fits", "coming", "starting")), seed
             names = [one.group for one in each.obstacles]
             assert len(names) == len(set(names)), seed
             if each.outcome == "starting":

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from autoscaler import make
 
-from infra.autoscaler.decision import Decision, Obstacle, SetDesired, Verdict
+from infra.autoscaler.decision import Decision, SetDesired, Verdict
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.reporting.explain import explain
+from infra.autoscaler.reasons import Reason, Request
+from infra.autoscaler.reporting.explain import explain, plain
 from infra.errors import UsageError
 
 NOW = make.NOW
@@ -17,8 +18,11 @@ WAITS = Verdict(
     count=1,
     outcome="waits",
     where=(),
-    text="waits for 8 x A100: us-west-2 has no capacity until 14:05",
-    obstacles=(Obstacle("west", "backoff", "no capacity", NOW + 300), Obstacle("cpu", "size", "no cards")),
+    reason=Reason("blocked", request=Request(1, (("nvidia.com/gpu", 8),))),
+    obstacles=(
+        Reason("backoff", "west", "us-west-2", what="capacity", until=NOW + 300),
+        Reason("size", "cpu", "us-west-2", what="nvidia.com/gpu", requested=8, limit=0),
+    ),
 )
 
 
@@ -30,17 +34,27 @@ def answer(*verdicts: Verdict) -> Decision:
 def test_a_pod_that_waits_is_told_why_group_by_group() -> None:
     seen = make.snapshot(pods=(make.pod("train-0"),), errors={"aws/eu-west-1": "no answer"})
     found = explain(seen, answer(WAITS), "user-ada/train-0")
-    assert (found.outcome, found.text) == ("waits", WAITS.text)
-    assert [each.group for each in found.obstacles] == ["west", "cpu"]
+    assert (found.outcome, found.reason, found.obstacles) == ("waits", WAITS.reason, WAITS.obstacles)
     assert found.unknown == ("aws/eu-west-1: no answer",)
     assert [(each.group, each.desired) for each in found.changes] == [("cpu", 2)]
 
 
 def test_a_gang_s_verdict_is_its_pods() -> None:
-    verdict = Verdict((), "Job/user-ada/train", 2, "starting", ("gpu",), "starts 2 machines")
+    verdict = Verdict((), "Job/user-ada/train", 2, "starting", ("gpu",), (2,))
     seen = make.snapshot(pods=(make.pod("train-1", gang="Job/user-ada/train"),))
     found = explain(seen, answer(verdict), "user-ada/train-1")
     assert (found.outcome, found.where, found.gang) == ("starting", ("gpu",), "Job/user-ada/train")
+
+
+def test_json_has_codes_with_their_fields_and_sentences() -> None:
+    found = explain(make.snapshot(pods=(make.pod("train-0"),)), answer(WAITS), "user-ada/train-0")
+    for values in (plain(WAITS), plain(found)):
+        assert values["reason"]["request"]["count"] == 1
+        west, cpu = values["obstacles"]
+        assert (west["code"], west["what"], west["until"]) == ("backoff", "capacity", NOW + 300)
+        assert (cpu["code"], cpu["requested"], cpu["limit"], cpu["until"]) == ("size", 8, 0, None)
+        assert west["text"] in values["text"]
+        assert cpu["text"] not in values["text"]
 
 
 def test_a_pod_that_is_not_there_gets_the_nearest_name() -> None:
