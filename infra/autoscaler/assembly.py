@@ -115,6 +115,8 @@ class Cluster:
         snapshot, decision = cycle.snapshot, cycle.decision
 
         def look() -> dict[str, Any]:
+            # Not the view that was decided on: the drains that this loop began are in its memory alone
+            # (`Machine.state`, `Machine.back`), and GPUs of a machine that ends must not be told as free.
             view = state_builder.build(snapshot, decision.memory, self._config, decision.at)
             values, self._startable = availability.content(
                 view, snapshot.queues, snapshot.flavors, decision.memory, self._config, self._startable

@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 from autoscaler.kube.account import account as own_account
 from autoscaler.kube.clusters import Cluster
-from autoscaler.make import NOW, config, snapshot, titans
+from autoscaler.make import NOW, config, group, node, snapshot, state, titans
 from kube.plane import Plane
 from msgspec.structs import replace
 
 from infra.autoscaler import assembly
 from infra.autoscaler.decide import decide
+from infra.autoscaler.decision import Terminate
 from infra.autoscaler.kube.client import Client
 from infra.autoscaler.kube.credentials import Credentials
 from infra.autoscaler.kube.publishing import KEY, NAME, Publisher
 from infra.autoscaler.loop import Cycle
-from infra.autoscaler.memory import Memory
+from infra.autoscaler.memory import Drain, Memory
+from infra.autoscaler.node_properties import Taint
+from infra.autoscaler.observed.snapshot import DRAIN_TAINT
 from infra.render.kubernetes.manifests import SYSTEM
 
 PATH = f"/api/v1/namespaces/{SYSTEM}/configmaps/{NAME}"
@@ -108,3 +111,18 @@ def test_a_dry_run_publishes_nothing_and_one_that_leads_does(real: Cluster, acco
     side.lease.release()
     (row,) = there(account)[0]["machines"]
     assert (row["site"], row["ready"], row["free"]) == ("rack-a", 2, 8)
+
+
+def test_machines_that_a_loop_begins_to_end_are_not_free(real: Cluster, account: Cluster) -> None:
+    gpus = group()
+    of = config(gpus)
+    idle = node(gpus, taints=(*gpus.taints, Taint(DRAIN_TAINT, "", "NoSchedule")))
+    seen = snapshot([idle, *titans(2)], of=of, groups=[state(gpus, 1, 1)])
+    tainted = Drain(gpus.name, idle.instance, "tainted", NOW - 60, NOW - 60, "it is idle")
+    decision = decide(seen, Memory(idle={idle.name: NOW - 900}, drains={idle.name: tainted}), of, NOW)
+    assert [each.node for each in decision.actions if isinstance(each, Terminate)] == [idle.name]
+    side = assembly.Cluster(of, account.kubeconfig)
+    assert side.lease.step(), side.lease.problem
+    side.publish(Cycle(at=NOW, snapshot=seen, decision=decision))
+    side.lease.release()
+    assert [row["site"] for row in there(account)[0]["machines"]] == ["rack-a"]
