@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed import state_builder
 from infra.autoscaler.observed.snapshot import GPU, PODS, GroupState, Pod, Shape, Snapshot
@@ -16,7 +16,7 @@ from infra.autoscaler.placement import scale_up
 NOW = 1_800_000_000.0
 _GI = 2**30
 _REGIONS = ("us-west-2", "us-east-1", "us-east-2", "eu-west-1")
-_TYPE = MachineType("p3.16xlarge", 1, 64, 24.48, 7.34, "on-demand-p", "spot-p")
+_TYPE = PricedType("p3.16xlarge", 1, 64, 24.48, 7.34, "on-demand-p", "spot-p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def groups(most: int) -> tuple[Group, ...]:
             labels={"causeway.dev/site": region, "causeway.dev/gpu-model": "v100"},
             taints=(),
             allocatable={"cpu": 63_000, "memory": 480 * _GI, PODS: 110, GPU: 8},
-            drain_timeout=300,
+            drain_timeout_seconds=300,
         )
         for order, region in enumerate(_REGIONS)
     )

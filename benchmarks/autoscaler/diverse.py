@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed import state_builder
 from infra.autoscaler.observed.cluster_state import ClusterState
@@ -61,7 +61,7 @@ def groups(types: int = 400) -> tuple[Group, ...]:
     found = []
     for number in range(1, types + 1):
         price = 0.1 * number + 0.1 * (2 * number * 2**30 / 1e9)
-        kind = MachineType(
+        kind = PricedType(
             f"fake-it-{number - 1}", 1, number, price, price, "on-demand-standard", "spot-standard"
         )
         found += [
@@ -85,7 +85,7 @@ def groups(types: int = 400) -> tuple[Group, ...]:
                     "memory": 2 * number * 1024 * _MI - 10 * _MI,
                     PODS: 10 * number,
                 },
-                drain_timeout=300,
+                drain_timeout_seconds=300,
             )
             for zone in _ZONES
         ]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed import state_builder
 from infra.autoscaler.observed.snapshot import (
@@ -28,7 +28,7 @@ from infra.autoscaler.scale_down import planner
 NOW: Final = 1_800_000_000.0
 _GI: Final = 2**30
 _REGIONS: Final = ("us-west-2", "us-east-1", "us-east-2", "eu-west-1")
-_TYPE: Final = MachineType("m6i.4xlarge", 1, 16, 0.768, 0.31, "on-demand-standard", "spot-standard")
+_TYPE: Final = PricedType("m6i.4xlarge", 1, 16, 0.768, 0.31, "on-demand-standard", "spot-standard")
 _OFFERS: Final = {"cpu": 15_710, "memory": 57 * _GI, PODS: 110}
 
 JOB: Final = Owner("Job", "train", "uid-job")
@@ -95,7 +95,7 @@ def _group(region: str, order: int, most: int) -> Group:
         labels={"causeway.dev/site": region, "causeway.dev/pool": "cpu"},
         taints=(),
         allocatable=_OFFERS,
-        drain_timeout=300,
+        drain_timeout_seconds=300,
     )
 
 

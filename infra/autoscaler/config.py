@@ -16,7 +16,7 @@ from infra.autoscaler.node_properties import Resources, Taint
 from infra.errors import UsageError
 
 
-class MachineType(Struct, frozen=True, forbid_unknown_fields=True):
+class PricedType(Struct, frozen=True, forbid_unknown_fields=True):
     """An instance type of a group, in the group's order of preference."""
 
     name: str
@@ -46,7 +46,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     min: int
     max: int
     zones: tuple[str, ...]
-    types: tuple[MachineType, ...]
+    types: tuple[PricedType, ...]
     on_demand_base: int
     on_demand_percent: int
     """Of what is above the base; the rest is spot."""
@@ -54,8 +54,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     taints: tuple[Taint, ...]
     allocatable: Resources
     """Of one unit, ``pods`` among it: what the least of its types surely gives pods."""
-    drain_timeout: int
-    """Seconds."""
+    drain_timeout_seconds: int
     hook: str = "drain"
     """The hook that holds a machine which is to end, until we say it may."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.observed.cluster_state import GroupView, Machine
 from infra.autoscaler.observed.node_affinity import REGION, TYPE
 from infra.autoscaler.observed.snapshot import Instance
@@ -172,11 +172,11 @@ def _runs(instance: Instance) -> bool:
     return not instance.warm and instance.state not in ("terminated", "stopped", "shutting-down")
 
 
-def _of_on_demand(kind: MachineType) -> str:
+def _of_on_demand(kind: PricedType) -> str:
     return kind.quota_on_demand
 
 
-def _of_spot(kind: MachineType) -> str:
+def _of_spot(kind: PricedType) -> str:
     return kind.quota_spot
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.observed.snapshot import GPU, Activity, GroupState, Instance
 from infra.simulator import activity_messages
 from infra.simulator.conditions import Capacity, Conditions
@@ -40,7 +40,7 @@ class Machine:
 
     seen: Instance
     group: str
-    kind: MachineType
+    kind: PricedType
     price: float
     """USD an hour."""
     market: str
@@ -330,7 +330,7 @@ class Cloud:
         above = on_demand - config.on_demand_base
         return above * 100 >= config.on_demand_percent * (above + spot + 1)
 
-    def _quota(self, region: str, kind: MachineType, spot: bool) -> str | None:
+    def _quota(self, region: str, kind: PricedType, spot: bool) -> str | None:
         name = kind.quota_spot if spot else kind.quota_on_demand
         limit = self._config.quotas.get(region, {}).get(name)
         if limit is None or self._vcpus[region, name] + kind.vcpus <= limit:
@@ -357,7 +357,7 @@ class Cloud:
         zones = row.zones or tuple(self._zones.get(row.region, ()))
         return sum(self._count[zone, kind, spot] for zone in zones)
 
-    def _start(self, group: _Group, kind: MachineType, zone: str, spot: bool) -> Machine:
+    def _start(self, group: _Group, kind: PricedType, zone: str, spot: bool) -> Machine:
         now = self._calendar.now
         fate = Fate(self._conditions.seed, group.config.name, group.started)
         group.started += 1

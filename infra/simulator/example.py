@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.node_properties import Taint
 from infra.autoscaler.observed.snapshot import GPU, PODS, Flavor
 from infra.catalogue import instances, prices
@@ -70,7 +70,7 @@ def _group(
         max=most,
         zones=tuple(f"{region}{letter}" for letter in "abc"),
         types=(
-            MachineType(
+            PricedType(
                 name=kind,
                 weight=1,
                 vcpus=found.vcpus,
@@ -85,7 +85,7 @@ def _group(
         labels=labels,
         taints=(Taint(GPU, "true"),) if cards else (),
         allocatable={**offered, GPU: cards} if cards else offered,
-        drain_timeout=900,
+        drain_timeout_seconds=900,
     )
 
 

@@ -141,4 +141,4 @@ def _times(memory: Memory, config: Config) -> Iterator[float]:
         yield drain.since + config.settle
         yield drain.deadline if drain.deadline is not None else math.inf
         if drain.group in groups:
-            yield drain.since + groups[drain.group].drain_timeout
+            yield drain.since + groups[drain.group].drain_timeout_seconds

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from autoscaler.make import GI, GPU_TAINT, NOW, changed, config, group, instance, pod, shape, snapshot, state
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import SetDesired
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed.snapshot import GPU, PODS, Instance, Pod, Snapshot
 
-_SMALL: Final = MachineType("p3.2xlarge", 1, 8, 3.06, 0.92, "on-demand-p", "spot-p")
+_SMALL: Final = PricedType("p3.2xlarge", 1, 8, 3.06, 0.92, "on-demand-p", "spot-p")
 
 
 def one(site: str = "us-west-2", **more: Any) -> Group:

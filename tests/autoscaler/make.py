@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.node_properties import Resources, Taint
 from infra.autoscaler.observed.snapshot import (
     GPU,
@@ -54,8 +54,8 @@ P3: Final[Resources] = {
 }
 CPU: Final[Resources] = {"cpu": 15_710, "memory": 57_631 * MI, "ephemeral-storage": 90 * GI, PODS: 110}
 
-P3_TYPE: Final = MachineType("p3.8xlarge", 1, 32, 12.24, 3.67, "on-demand-p", "spot-p")
-CPU_TYPE: Final = MachineType("m6i.4xlarge", 1, 16, 0.768, 0.31, "on-demand-standard", "spot-standard")
+P3_TYPE: Final = PricedType("p3.8xlarge", 1, 32, 12.24, 3.67, "on-demand-p", "spot-p")
+CPU_TYPE: Final = PricedType("m6i.4xlarge", 1, 16, 0.768, 0.31, "on-demand-standard", "spot-standard")
 
 
 def shape(
@@ -167,7 +167,7 @@ def group(
     *,
     order: int | None = None,
     zones: Sequence[str] | None = None,
-    types: Sequence[MachineType] = (P3_TYPE,),
+    types: Sequence[PricedType] = (P3_TYPE,),
     **more: Any,
 ) -> Group:
     """A group of p3.8xlarge at a site, up to 20 of them, on demand."""
@@ -208,7 +208,7 @@ def group(
             "labels": labels,
             "taints": (),
             "allocatable": CPU,
-            "drain_timeout": 300,
+            "drain_timeout_seconds": 300,
             **more,
         }
     )

@@ -7,7 +7,7 @@ from autoscaler.make import config as configuration
 from golden_clusters import golden
 
 from infra.autoscaler import config
-from infra.autoscaler.config import Config, MachineType
+from infra.autoscaler.config import Config, PricedType
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed import state_builder
 from infra.autoscaler.observed.snapshot import Shape, Snapshot
@@ -54,7 +54,7 @@ def test_huge_pages_are_no_memory() -> None:
 def test_a_machine_that_counts_as_two_has_its_adapters_once() -> None:
     """Those that its launch template attaches, whichever of the pool's types it is."""
     small, large = (
-        MachineType(name, weight, cpus, 1.0, 0.5, "on-demand-g", "spot-g")
+        PricedType(name, weight, cpus, 1.0, 0.5, "on-demand-g", "spot-g")
         for name, weight, cpus in (("g5.24xlarge", 1, 96), ("g5.48xlarge", 2, 192))
     )
     offers = {"cpu": 95000, "memory": 300 * GI, "pods": 110, efa.RESOURCE: 1, efa.HUGE_PAGES_RESOURCE: PAGES}

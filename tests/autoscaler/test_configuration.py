@@ -14,6 +14,7 @@ from infra.autoscaler import config
 from infra.autoscaler.kube import store
 from infra.load import load
 from infra.model import Cluster, Outputs
+from infra.model.machines import Market, NodeGroup, NodePool, PricedType
 from infra.render.kubernetes import autoscaler
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
@@ -46,6 +47,13 @@ def test_the_controller_reads_what_is_rendered(name: str) -> None:
         assert {kind.quota_on_demand for kind in each.types}
     assert read.slack == cluster.autoscaler.slack
     assert read.webhook == (cluster.autoscaler.webhook is not None)
+
+
+def test_a_field_has_one_name_in_the_model_and_in_the_configuration() -> None:
+    pool = {each for of in (NodePool, NodeGroup, Market) for each in of.__struct_fields__}
+    of_its_region = {"site", "region", "order"}
+    assert {*config.Group.__struct_fields__} - of_its_region - {"hook"} <= pool
+    assert config.PricedType.__struct_fields__ == PricedType.__struct_fields__
 
 
 def test_zones_by_id_have_the_names_that_nodes_have() -> None:

@@ -11,7 +11,7 @@ from autoscaler import make
 from autoscaler.make import NOW, P3, changed, gang, group, node, pod, pods, shape, state
 from golden_folders import assert_text
 
-from infra.autoscaler.config import Config, MachineType
+from infra.autoscaler.config import Config, PricedType
 from infra.autoscaler.decide import decide
 from infra.autoscaler.decision import Answer, Decision, SetDesired, TaintNode, Verdict
 from infra.autoscaler.launch_failures.status_messages import CLASSES
@@ -152,7 +152,7 @@ def decisions() -> Iterator[tuple[str, Decision]]:
     yield "suspended", stated(west, suspended=("Launch",), protects=False, hooks=())
     yield "maximum 0", stated(west, max=0)
     yield "budget", loop(*pods(9, gpus=4), of=make.config(WEST, max_hourly_cost=50.0))
-    nameless = MachineType("p9.huge", 1, 32, None, None, "on-demand-p", "spot-p")
+    nameless = PricedType("p9.huge", 1, 32, None, None, "on-demand-p", "spot-p")
     strange = group(pool="strange", types=(nameless,), allocatable=P3, taints=(make.GPU_TAINT,))
     yield "no-price", loop(*pods(1, gpus=1), of=make.config(strange, max_hourly_cost=500.0))
     quota = make.config(WEST, quotas={"us-west-2": {"on-demand-p": 31}})

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.node_properties import Taint
 from infra.autoscaler.observed.snapshot import GPU, PODS
 from infra.simulator.conditions import Conditions
@@ -20,7 +20,7 @@ CARDS = {"cpu": 30000, "memory": 200 << 30, PODS: 110, GPU: 4}
 
 def group(name: str = "gpu", region: str = "us-west-2", *, order: int = 0, **more: Any) -> Group:
     """Machines with four cards, up to ten of them, in two zones."""
-    kind = MachineType(
+    kind = PricedType(
         name=more.pop("kind", "p3.8xlarge"),
         weight=1,
         vcpus=32,
@@ -47,7 +47,7 @@ def group(name: str = "gpu", region: str = "us-west-2", *, order: int = 0, **mor
             "labels": {"causeway.dev/site": region, "causeway.dev/pool": name},
             "taints": (Taint(GPU, "true"),),
             "allocatable": CARDS,
-            "drain_timeout": 900,
+            "drain_timeout_seconds": 900,
             **more,
         }
     )

@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final
 
 from infra.autoscaler import backoff
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.node_properties import Resources, Taint
 from infra.autoscaler.observed import node_affinity
@@ -535,7 +535,7 @@ def _price(group: Group, present: int, seen: Mapping[str, float]) -> float:
     return share * dear + (1.0 - share) * cheap
 
 
-def _spot(kind: MachineType, zones: Iterable[str], seen: Mapping[str, float]) -> float | None:
+def _spot(kind: PricedType, zones: Iterable[str], seen: Mapping[str, float]) -> float | None:
     known = [price for zone in zones if (price := seen.get(f"{zone}/{kind.name}"))]
     return min(known) if known else kind.spot
 

@@ -152,7 +152,7 @@ class Steps:
             if ready:
                 self._evict(machine, drain.reason)
             self.drains[machine.name] = replace(drain, stage="draining", since=self._now) if ready else drain
-        elif age < ours.group.drain_timeout:
+        elif age < ours.group.drain_timeout_seconds:
             self._evict(machine, drain.reason)
             self.drains[machine.name] = drain
         else:
@@ -198,7 +198,7 @@ class Steps:
 
     def _give_up(self, ours: _Ours) -> None:
         name = ours.machine.name
-        until = self._now + max(self._config.idle, ours.group.drain_timeout)
+        until = self._now + max(self._config.idle, ours.group.drain_timeout_seconds)
         self.spared[name] = until
         self._do(FreeNode(name, "its pods could not be evicted in time"))
         self._say(
@@ -228,7 +228,7 @@ class Steps:
                 self._say(
                     f"ends/{machine.name}", "warning", f"{machine.name} ends: {why}. {_names(there)} must go"
                 )
-        ends = [self._now + ours.group.drain_timeout if drain.deadline is None else drain.deadline]
+        ends = [self._now + ours.group.drain_timeout_seconds if drain.deadline is None else drain.deadline]
         if instance.interrupted is not None:
             ends.append(instance.interrupted)
         drain = self.drains[machine.name] = replace(drain, deadline=min(ends))

@@ -134,7 +134,7 @@ def _group(pool: NodePool, group: NodeGroup, region: str, order: int, zones: lis
         "labels": dict(group.labels),
         "taints": [{"key": each.key, "value": each.value, "effect": each.effect} for each in pool.taints],
         "allocatable": amounts(group.allocatable),
-        "drain_timeout": pool.drain_timeout_seconds,
+        "drain_timeout_seconds": pool.drain_timeout_seconds,
     }
 
 

@@ -19,7 +19,7 @@ from infra.autoscaler.aws import responses
 from infra.autoscaler.aws.background_calls import Background, LateError
 from infra.autoscaler.aws.clients import Clients, Patience
 from infra.autoscaler.aws.reading import Reader, Reading
-from infra.autoscaler.config import MachineType
+from infra.autoscaler.config import PricedType
 
 WEST, EAST, EUROPE = (make.group(site) for site in ("us-west-2", "us-east-1", "eu-west-1"))
 SHORT = Patience(connect=1.0, read=2.0, attempts=2)
@@ -40,7 +40,7 @@ def reader(*groups: Any, deadline: float = 10.0, patience: Patience = SHORT, **m
 
 def test_a_group_with_all_that_is_told_of_it(aws: EmbeddedAws) -> None:
     group = make.group(
-        types=(make.P3_TYPE, MachineType("p3.16xlarge", 2, 64, 24.48, 7.3, "p", "p")), min=1, max=9
+        types=(make.P3_TYPE, PricedType("p3.16xlarge", 2, 64, 24.48, 7.3, "p", "p")), min=1, max=9
     )
     aws.make(group, desired=2)
     aws.failed(group, NO_CAPACITY, start=time.time() + 1, Details='{"Availability Zone": "us-west-2b"}')
@@ -163,7 +163,7 @@ def test_instances_are_asked_for_once_and_those_that_do_not_run_each_time(aws: E
 
 
 def test_spot_interruptions_and_prices(aws: EmbeddedAws) -> None:
-    kind = MachineType("m5.large", 1, 2, 0.096, 0.04, "p", "p")  # whose prices moto knows
+    kind = PricedType("m5.large", 1, 2, 0.096, 0.04, "p", "p")  # whose prices moto knows
     group = make.group(on_demand_percent=0, types=(kind,))
     aws.make(group, desired=2)
     marked, other = aws.instances(group)

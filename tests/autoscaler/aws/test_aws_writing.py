@@ -19,7 +19,7 @@ from msgspec import structs
 
 from infra.autoscaler.aws.clients import WRITING, Clients, refused
 from infra.autoscaler.aws.writing import AwsWriter
-from infra.autoscaler.config import MachineType
+from infra.autoscaler.config import PricedType
 from infra.autoscaler.decision import Release, SetDesired, Terminate
 from infra.autoscaler.results import Result
 
@@ -127,7 +127,7 @@ def test_18_a_second_look_that_fails_takes_nothing_back(aws: EmbeddedAws, writer
 
 
 def test_weights_count(aws: EmbeddedAws, clients: Clients) -> None:
-    group = make.group(types=(MachineType("p3.16xlarge", 2, 64, 24.48, 7.3, "p", "p"),), max=20)
+    group = make.group(types=(PricedType("p3.16xlarge", 2, 64, 24.48, 7.3, "p", "p"),), max=20)
     aws.make(group, desired=6)
     aws.group(group).desired_capacity = 12
     writer = AwsWriter(make.config(group), clients)
@@ -140,7 +140,7 @@ def test_weights_count(aws: EmbeddedAws, clients: Clients) -> None:
 
 def test_26_what_weighs_more_than_was_asked_for_can_be_ended(aws: EmbeddedAws, clients: Clients) -> None:
     """Asked for one unit, AWS brought a machine of two: one less than nothing is no size."""
-    group = make.group(types=(MachineType("p3.16xlarge", 2, 64, 24.48, 7.3, "p", "p"),), max=20)
+    group = make.group(types=(PricedType("p3.16xlarge", 2, 64, 24.48, 7.3, "p", "p"),), max=20)
     aws.make(group, desired=2)
     aws.group(group).desired_capacity = 1
     writer = AwsWriter(make.config(group), clients)

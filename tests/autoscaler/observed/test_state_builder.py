@@ -9,7 +9,7 @@ from autoscaler import make
 from autoscaler.make import GI, NOW
 from msgspec.structs import replace
 
-from infra.autoscaler.config import Config, MachineType
+from infra.autoscaler.config import Config, PricedType
 from infra.autoscaler.memory import Backoff, Drain, Memory
 from infra.autoscaler.node_properties import Taint
 from infra.autoscaler.observed import state_builder
@@ -236,8 +236,8 @@ def test_a_group_that_could_not_be_read_has_no_state() -> None:
 
 def test_sizes_are_counted_in_units() -> None:
     types = (
-        MachineType("p3.8xlarge", 1, 32, 12.24, 3.67, "on-demand-p", "spot-p"),
-        MachineType("p3.16xlarge", 2, 64, 24.48, 7.34, "on-demand-p", "spot-p"),
+        PricedType("p3.8xlarge", 1, 32, 12.24, 3.67, "on-demand-p", "spot-p"),
+        PricedType("p3.16xlarge", 2, 64, 24.48, 7.34, "on-demand-p", "spot-p"),
     )
     weighted = make.group(types=types, zones=("us-west-2a",), allocatable=make.P3)
     large = make.instance(weighted, type="p3.16xlarge", weight=2)

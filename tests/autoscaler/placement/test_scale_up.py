@@ -30,7 +30,7 @@ from autoscaler.make import (
     titans,
 )
 
-from infra.autoscaler.config import Config, MachineType
+from infra.autoscaler.config import Config, PricedType
 from infra.autoscaler.decision import Verdict
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.node_properties import Taint
@@ -136,13 +136,13 @@ def one_up(of: Any) -> dict[str, Any]:
 
 OPEN_GPU = group(taints=(), priority=5)
 EIGHT = group(
-    types=(MachineType("p3.16xlarge", 1, 64, 24.48, 7.34, "on-demand-p", "spot-p"),),
+    types=(PricedType("p3.16xlarge", 1, 64, 24.48, 7.34, "on-demand-p", "spot-p"),),
     allocatable={"cpu": 63_000, "memory": 480 * GI, PODS: 110, GPU: 8},
     taints=(GPU_TAINT,),
 )
 SMALL = group(
     pool="one",
-    types=(MachineType("p3.2xlarge", 1, 8, 3.06, 0.92, "on-demand-p", "spot-p"),),
+    types=(PricedType("p3.2xlarge", 1, 8, 3.06, 0.92, "on-demand-p", "spot-p"),),
     allocatable={"cpu": 7500, "memory": 57 * GI, PODS: 58, GPU: 1},
     taints=(GPU_TAINT,),
 )
@@ -630,7 +630,7 @@ def test_what_a_node_does_not_report_yet_is_not_unknown() -> None:
 
 NAMELESS = group(
     pool="strange",
-    types=(MachineType("p9.huge", 1, 32, None, None, "on-demand-p", "spot-p"),),
+    types=(PricedType("p9.huge", 1, 32, None, None, "on-demand-p", "spot-p"),),
     allocatable=P3,
     taints=(GPU_TAINT,),
 )

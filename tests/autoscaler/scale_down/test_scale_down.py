@@ -10,7 +10,7 @@ from autoscaler.scale_down_scene import Scene, kinds, of
 from msgspec.structs import replace
 
 from infra.autoscaler import memory as remembered
-from infra.autoscaler.config import Config, Group, MachineType
+from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.decision import Evict, FreeNode, RemoveNode, TaintNode, Terminate
 from infra.autoscaler.memory import Booking, Memory
 from infra.autoscaler.node_properties import Taint
@@ -245,7 +245,7 @@ def test_24_a_refused_eviction_is_tried_again_and_then_the_machine_is_let_go() -
     world.budgets = (Budget("user-ada", "web", make.selector(), 0),)
     found = world.loops(40)
     tried = of(Evict, found)
-    assert len(tried) == CPU.drain_timeout // 10
+    assert len(tried) == CPU.drain_timeout_seconds // 10
     assert {action.node for action in of(FreeNode, found)} == {small}
     assert len(world.notices) == 1
     assert not of(Terminate, found)
@@ -274,7 +274,7 @@ def test_26_never_below_the_least_size() -> None:
 
 def test_26_a_machine_that_weighs_more_than_was_asked_for_goes_when_idle() -> None:
     """Three units were asked for, and AWS brought a machine of four."""
-    large = MachineType("p3.16xlarge", 4, 64, 24.48, 7.0, "on-demand-p", "spot-p")
+    large = PricedType("p3.16xlarge", 4, 64, 24.48, 7.0, "on-demand-p", "spot-p")
     group = make.group(zones=("us-west-2a",), types=(make.P3_TYPE, large))
     world = scene(group)
     [name] = world.add(group, 1, kind=large.name)

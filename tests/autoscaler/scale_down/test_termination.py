@@ -77,7 +77,7 @@ def test_what_its_group_ends_is_drained_and_released() -> None:
     world.put(make.pod("page", node=node, owner=Owner("ReplicaSet", "page", "uid-rs-page")))
     world.instance(node, lifecycle=WAITS)
     first = world.loop()
-    end = world.now + GPU.drain_timeout
+    end = world.now + GPU.drain_timeout_seconds
     # What can be had elsewhere goes at once; what would lose its work is told, and left as long as may be.
     assert sorted(kinds(first)) == [f"Evict {node}", f"TaintNode {node}", f"Tell {node}", f"Tell {node}"]
     assert {action.by for action in first if isinstance(action, Evict | Tell)} == {end}
@@ -110,8 +110,8 @@ def test_evictions_that_are_refused_are_tried_until_time_is_up() -> None:
     world.put(make.pod("page", node=node, owner=Owner("ReplicaSet", "page", "uid-rs-page")))
     world.budgets = (Budget("user-ada", "train", make.selector(), 0),)
     world.instance(node, lifecycle=WAITS)
-    found = world.loops(GPU.drain_timeout // 10)
-    assert len(of(Evict, found)) == GPU.drain_timeout // 10
+    found = world.loops(GPU.drain_timeout_seconds // 10)
+    assert len(of(Evict, found)) == GPU.drain_timeout_seconds // 10
     assert not of(Release, found)
     assert len({action.by for action in found if isinstance(action, Evict)}) == 1
     assert kinds(world.loop()) == [f"Release {node}"]
@@ -277,7 +277,7 @@ def test_pods_of_replica_sets_are_forced_too() -> None:
     world.put(make.pod("notebook", node=node, owner=owner, local_storage=True))
     world.instance(node, lifecycle=WAITS)
     assert [type(action) for action in world.loop()] == [TaintNode, Tell]
-    world.now += GPU.drain_timeout - 80
+    world.now += GPU.drain_timeout_seconds - 80
     assert [type(action) for action in world.loop()] == [Evict]
 
 
@@ -300,5 +300,5 @@ def test_the_node_of_a_machine_that_we_ended_says_that_it_is_ready_for_a_while()
     assert [type(action) for action in world.loops(6)] == [TaintNode, Terminate, Release]
     world.nodes[node] = replace(world.nodes[node], ready=True)
     assert world.loops(3) == []
-    world.now += 600 + GPU.drain_timeout
+    world.now += 600 + GPU.drain_timeout_seconds
     assert of(FreeNode, world.loop()), "it lives on: it was taken out of its group, and is free"
