@@ -32,10 +32,7 @@ class Blockers:
         """One reason a group, in the groups' order."""
         chosen = {*self._packer.choose.choice(kind).groups.tolist()}
         return tuple(
-            replace(
-                self._one(kind, place, view, place in chosen), group=view.group.name, site=view.group.site
-            )
-            for place, view in enumerate(self._packer.groups)
+            self._one(kind, place, view, place in chosen) for place, view in enumerate(self._packer.groups)
         )
 
     def of_gang(self, item: Item) -> tuple[Reason, ...]:
@@ -54,15 +51,23 @@ class Blockers:
     def _one(self, kind: Kind, place: int, view: GroupView, chosen: bool) -> Reason:
         sign = id(self._packer.matrix.fits_templates(kind)), place
         if sign not in self._never:
-            self._never[sign] = _label(kind, view)
-        if (why := self._never[sign] or shortage(kind.shape.requests, self._rooms[place])) is not None:
+            label = _label(kind, view)
+            self._never[sign] = label and _of(view, label)
+        if (why := self._never[sign]) is not None:
             return why
+        if (why := shortage(kind.shape.requests, self._rooms[place])) is not None:
+            return _of(view, why)
         if not chosen:
             matrix, misfits = self._packer.matrix, self._packer.choose.misfits
-            return matrix.crowded(kind, place) or misfits.why(kind, place) or Reason("gpus")
+            why = matrix.crowded(kind, place) or misfits.why(kind, place) or Reason("gpus")
+            return _of(view, why)
         if place not in self._now:
-            self._now[place] = _now(self._packer, place, self._snapshot)
+            self._now[place] = _of(view, _now(self._packer, place, self._snapshot))
         return self._now[place]
+
+
+def _of(view: GroupView, why: Reason) -> Reason:
+    return replace(why, group=view.group.name, site=view.group.site)
 
 
 def _label(kind: Kind, view: GroupView) -> Reason | None:
