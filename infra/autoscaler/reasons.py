@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -63,7 +62,7 @@ class Request(Struct, frozen=True):
     """Of the GPUs, where it can be one only."""
 
 
-class Reason(Struct, frozen=True, omit_defaults=True):
+class Reason(Struct, frozen=True, omit_defaults=True, cache_hash=True):
     """Why: a code, and the fields that it has."""
 
     code: ObstacleCode | WorkCode
@@ -82,8 +81,8 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     hour that are left, vCPUs; seconds that a gang had."""
     region: str = ""
     """The quota's."""
-    zones: Mapping[str, str] = {}
-    """Those that are closed → the failure's class."""
+    zones: tuple[tuple[str, str], ...] = ()
+    """Those that are closed: (zone, the failure's class)."""
     until: float | None = None
     """When it is tried again."""
     request: Request | None = None

@@ -103,7 +103,7 @@ def _now(packer: Packer, place: int, snapshot: Snapshot) -> Reason:
     if (full := packer.capacity.ledger.full(name)) is not None:
         return full
     if view.closed_zones:
-        zones = {zone: bar.code for zone, bar in sorted(view.closed_zones.items())}
+        zones = tuple((zone, bar.code) for zone, bar in sorted(view.closed_zones.items()))
         until = min(bar.until for bar in view.closed_zones.values())
         return Reason("closed-zones", zones=zones, until=until)
     return Reason("rules")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, get_args
 
 from infra.autoscaler.backoff import clock
@@ -38,6 +39,7 @@ _FIXED: Final[Mapping[str, str]] = {
 _LASTING: Final = frozenset(get_args(Lasting))
 
 
+@lru_cache(4096)  # a group's reason is the same for much work
 def reason(why: Reason) -> str:
     """One reason; of a group's, what comes behind the group's name: ``has no capacity until 14:05 UTC``."""
     if (fixed := _FIXED.get(why.code)) is not None:
@@ -59,7 +61,7 @@ def reason(why: Reason) -> str:
         case "maximum":
             return f"is at its maximum of {why.limit}" if why.limit else "has no machines: its maximum is 0"
         case "closed-zones":
-            zones = ", ".join(f"{zone} ({words(code)})" for zone, code in why.zones.items())
+            zones = ", ".join(f"{zone} ({words(code)})" for zone, code in why.zones)
             return f"starts none in {zones} until {until}"
         case "late":
             return f"not all of its machines were up within {(why.limit or 0) // 60} min"

@@ -9,7 +9,13 @@ import pytest
 from infra.autoscaler.reasons import ObstacleCode, Reason, WorkCode
 from infra.autoscaler.reporting import sentences
 
-FULL: dict[str, Any] = {"what": "memory", "has": "x", "requested": 2, "limit": 1, "zones": {"a": "capacity"}}
+FULL: dict[str, Any] = {
+    "what": "memory",
+    "has": "x",
+    "requested": 2,
+    "limit": 1,
+    "zones": (("a", "capacity"),),
+}
 
 
 @pytest.mark.parametrize(
