@@ -53,7 +53,7 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
 def all_masters(there: Reach) -> list[Chosen]:
     """``DriveError`` while the API does not answer."""
     if not there.api.ready():
-        raise DriveError("the API does not answer, and all masters take part; see invoke cluster.status")
+        raise DriveError("the API does not answer, and every master is needed; see invoke cluster.status")
     return [each for each in choose(there.project, "", ()) if each.is_master]
 
 
