@@ -22,7 +22,7 @@ CONFIG: Final = Path("/etc/autoscaler/config/config.json")
 """Where the Deployment mounts it."""
 
 _HANGS: Final = 300.0
-"""Seconds without the end of a loop, good or bad, after which the process is to be started anew."""
+"""Seconds without the end of a loop, good or bad, after which the process is to be restarted."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,12 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m infra.autoscaler", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="watch, decide and write, until told to stop")
+    run = commands.add_parser("run", help="watch, decide and write, until stopped")
     run.add_argument("--dry-run", action="store_true", help="write nothing, and log what would be written")
-    run.add_argument("--once", action="store_true", help="one loop; exit code 1 if it came to nothing")
+    run.add_argument("--once", action="store_true", help="one loop; exit code 1 if it failed")
     run.add_argument("--port", type=int, default=None, help="of metrics and probes; 0 for any")
     run.set_defaults(work=_run)
-    explain = commands.add_parser("explain", help="what becomes of what waits; nothing is written")
+    explain = commands.add_parser("explain", help="why pending pods wait; nothing is written")
     explain.add_argument("--pod", metavar="NAMESPACE/NAME", help="this pod alone")
     explain.add_argument("--json", action="store_true", help="for programs")
     explain.set_defaults(work=_explain)

@@ -101,7 +101,7 @@ class Cluster:
         looks: Looks = self._threads.looks
         return looks
 
-    # What the loop is told.
+    # The loop's observers.
 
     def tell(self, cycle: Cycle) -> None:
         """Events at the pods that wait."""
@@ -116,7 +116,7 @@ class Cluster:
 
         def look() -> dict[str, Any]:
             # Not the view that was decided on: the drains that this loop began are in its memory alone
-            # (`Machine.state`, `Machine.back`), and GPUs of a machine that ends must not be told as free.
+            # (`Machine.state`, `Machine.back`), and GPUs of a machine that ends must not be reported as free.
             view = state_builder.build(snapshot, decision.memory, self._config, decision.at)
             values, self._startable = availability.content(
                 view, snapshot.queues, snapshot.flavors, decision.memory, self._config, self._startable

@@ -65,7 +65,7 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything the controller is told. Times in seconds, shares in percent, cost in USD an hour."""
+    """The controller's configuration. Times in seconds, shares in percent, cost in USD an hour."""
 
     environment: str
     cluster: str

@@ -45,7 +45,7 @@ class Evict(Struct, frozen=True, tag=True):
     node: str
     reason: str
     by: float | None = None
-    """When its machine ends in any case: told to the pod beforehand (annotation ``causeway.dev/ends-at``)."""
+    """When its machine ends in any case; its pod is notified (annotation ``causeway.dev/ends-at``)."""
 
 
 class Tell(Struct, frozen=True, tag=True):
@@ -116,7 +116,7 @@ Outcome: TypeAlias = Literal["fits", "coming", "starting", "waits", "never"]
 
 
 class Verdict(Struct, frozen=True):
-    """What becomes of equal pending pods."""
+    """The verdict on equal pending pods."""
 
     pods: tuple[str, ...]
     """Their uids; of a gang without pods, none."""

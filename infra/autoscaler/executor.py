@@ -71,10 +71,10 @@ def run(
     dry: bool = False,
     go_on: Callable[[], bool] = lambda: True,
 ) -> tuple[Done, ...]:
-    """What became of each action, in the decision's order.
+    """The result of each action, in the decision's order.
 
     ``dry`` does nothing and says so. ``go_on`` is asked before each action: once it says no, because the
-    lease is lost or the process is told to end, the rest is left undone.
+    lease is lost or the process is asked to stop, the rest is left undone.
     """
     if dry:
         return tuple(Done(action, Result("planned")) for action in decision.actions)
@@ -197,24 +197,24 @@ class _Run:
         return self._kube.pods_on(action.node)
 
     def _remove(self, action: RemoveNode) -> Result:
-        """A node is deleted once EC2 says that its machine is no more, and not a moment sooner."""
+        """A node is deleted once EC2 says that its machine is gone, and not before."""
         node = self._kube.node(action.node)
         if node is None or (action.uid and node.uid != action.uid):
             return Result("needless", "the node is gone" if node is None else "it is another node by now")
         if not node.instance:
-            return Result("refused", "it is no cloud machine's node")
+            return Result("refused", "it is not the node of a cloud machine")
         zone = node.provider.removeprefix("aws:").strip("/").partition("/")[0]
         region = next((each for each in set(self._regions.values()) if zone.startswith(each)), None)
         ended = self._aws.ended(region, node.instance) if region else None
         if ended is None:
-            return Result("refused", f"whether {node.instance} has ended can't be told")
+            return Result("refused", f"whether {node.instance} has ended is unknown")
         if not ended:
             return Result("stale", f"{node.instance} still runs")
         return self._kube.do(action)
 
 
 def _bars(done: Done, then: Action) -> bool:
-    """Whether an action is not to be begun because of what became of one before it at the same node."""
+    """Whether an action is not to be begun because of the result of an earlier one at the same node."""
     if done.result.status in ("done", "needless"):
         return False
     match done.action, then:

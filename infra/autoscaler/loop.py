@@ -1,7 +1,7 @@
 """The loop: read → decide → keep what must be remembered → do → tell.
 
 What is to be remembered is saved before anything is done. So a process that is killed at any moment leaves
-behind a world that its successor reads anew, and a memory that is never older than what was done; and one
+behind a world that its successor reads again, and a memory that is never older than what was done; and one
 that can't save, because another took over, does nothing.
 """
 
@@ -64,7 +64,7 @@ class Cycle(Struct, frozen=True):
     decision: Decision | None = None
     results: tuple[Done, ...] = ()
     error: str | None = None
-    """Why the loop came to nothing."""
+    """Why the loop failed."""
 
 
 class Parts(Struct, frozen=True):
@@ -79,7 +79,7 @@ class Parts(Struct, frozen=True):
     kube: executor.Kube
     aws: executor.Aws
     observers: Sequence[Callable[[Cycle], None]] = ()
-    """Told of each cycle; what they raise is logged."""
+    """Called after each cycle; what they raise is logged."""
 
 
 class Loop:
@@ -98,7 +98,7 @@ class Loop:
         self.last: float | None = None
         """When a loop last came to its end without an error, ``clock``'s time."""
         self.turned = time.monotonic()
-        """When one last came to its end at all: a process in which none does is to be started anew."""
+        """When one last ended, well or not: a process in which none does is to be restarted."""
         self._config = config
         self._parts = parts
         self._dry = dry or config.dry_run
@@ -113,7 +113,7 @@ class Loop:
         return self._memory or Memory()
 
     def run(self) -> None:
-        """Until told to stop. The actions that are under way then are finished, no others are begun."""
+        """Run until stopped. Actions under way are then finished; no others are started."""
         while not self.stop.is_set():
             begun = time.monotonic()
             self.once()
@@ -137,9 +137,7 @@ class Loop:
             self._memory = self._saved = None
             self._failures += 1
             # Only a fault of ours is worth its traceback.
-            _LOG.error(
-                "the loop came to nothing: %s", problem, exc_info=not isinstance(problem, CausewayError)
-            )
+            _LOG.error("the loop failed: %s", problem, exc_info=not isinstance(problem, CausewayError))
             cycle = replace(cycle, error=f"{type(problem).__name__}: {problem}")
         cycle = replace(cycle, seconds=time.monotonic() - begun)
         for observer in self._parts.observers:

@@ -1,4 +1,4 @@
-"""What became of an action: the answer of both writers, for logs, metrics and what is remembered."""
+"""The result of an action: the answer of both writers, for logs, metrics and memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Result(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """An action and what became of it."""
+    """An action and its result."""
 
     action: Action
     result: Result

@@ -17,7 +17,7 @@ SMALL: Final = 5.0
 """Seconds between two looks by which the time of day may differ: what NTP corrects as it goes."""
 BELIEVED: Final = 900.0
 """Seconds after which another time of day is believed. One that is further off than this is refused by AWS
-(SigV4: 15 minutes), so that a wrong one comes to nothing."""
+(SigV4: 15 minutes), so that a wrong one is refused."""
 
 
 class Steady:

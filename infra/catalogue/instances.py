@@ -70,7 +70,7 @@ class InstanceType:
     architectures: tuple[str, ...]
     """``x86_64``, ``arm64``; on Macs ``x86_64_mac``, ``arm64_mac``."""
     gpus: Gpu | None
-    """NVIDIA GPUs. Other accelerators (Inferentia, Trainium, FPGAs) are not told apart."""
+    """NVIDIA GPUs. Other accelerators (Inferentia, Trainium, FPGAs) are not distinguished."""
     network: str
     """As AWS words it: ``Up to 10 Gigabit``, ``4x 100 Gigabit``, ``Moderate``."""
     network_gbps: float

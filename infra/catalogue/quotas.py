@@ -89,7 +89,7 @@ def quota_for(instance_type: str, market: Market) -> Quota | None:
     letters = re.match(r"[a-z]+", instance_type)
     if letters is None or instance_type.startswith("mac"):
         return None
-    # im4gn, is4gen: storage types of the I family, told by their first letter
+    # im4gn, is4gen: storage types of the I family, recognized by their first letter
     word = {"im": "i", "is": "i"}.get(letters[0], letters[0])
     for name in names():
         quota = find(name)

@@ -1,7 +1,7 @@
 """AWS regions, their zones, and which zones offer an instance type.
 
 Source: ``ec2 describe-availability-zones`` and ``describe-instance-type-offerings`` in ``regions.json`` and
-``offers.json``. In most regions AWS deals out zone letters anew to each account
+``offers.json``. In most regions AWS assigns zone letters differently in each account
 (https://docs.aws.amazon.com/global-infrastructure/latest/regions/az-ids.html): which *letters* offer a type
 is that of the account that was asked, so a zone that seems to lack one deserves a warning, not a refusal.
 A zone's id, as ``usw2-az1``, is the same zone in every account.

@@ -1,6 +1,6 @@
 """Rules across fields: Spec → Problems, through a table of small functions.
 
-A rule speaks of what the user wrote, with the exact path, and says what would mend it. One cause gives one
+A rule speaks of what the user wrote, with the exact path, and says what would fix it. One cause gives one
 finding: a rule that needs what another one refuses stays silent.
 """
 

@@ -63,14 +63,14 @@ def key_form(facts: Facts) -> Iterator[Finding]:
     for path, line in _keys(facts):
         why = keys.parse(line)
         if isinstance(why, str) and not _secret(line):
-            yield Finding(path, f"this is no public SSH key: {why}", "paste the whole line of a .pub file")
+            yield Finding(path, f"this is not a public SSH key: {why}", "paste the whole line of a .pub file")
 
 
 @check("ACC003", Level.ERROR, "A private key in a spec.", waivable=False)
 def private_key(facts: Facts) -> Iterator[Finding]:
     for path, line in _keys(facts):
         if _secret(line):
-            message = "this is a private key: whoever has read this file can log in with it"
+            message = "this is a private key: anyone who has read this file can log in with it"
             yield Finding(path, message, "make a new pair, and paste the .pub file")
 
 
@@ -188,7 +188,7 @@ def email(facts: Facts) -> Iterator[Finding]:
     for login, user in facts.spec.access.users.items():
         if user.email and not _EMAIL.fullmatch(user.email):
             path = ("access", "users", login, "email")
-            yield Finding(path, f"{user.email!r} is no mail address", "as in ada@lab.example")
+            yield Finding(path, f"{user.email!r} is not an email address", "as in ada@lab.example")
         elif user.expires is not None and not user.email:
             message = f"nobody tells {login} that access ends on {user.expires}"
             yield Finding(("access", "users", login, "expires"), message, "add 'email:'")
@@ -308,10 +308,10 @@ def ssh_site(facts: Facts) -> Iterator[Finding]:
     for name, node in facts.spec.access.ssh_nodes.items():
         path: Path = ("access", "ssh_nodes", name)
         if node.site is not None and node.site not in facts.places:
-            message = f"{node.site} is no AWS site of this spec"
+            message = f"{node.site} is not an AWS site of this spec"
             yield Finding((*path, "site"), message, meant_one_of(node.site, facts.places))
         elif not facts.places:
-            yield Finding(path, "there is no AWS region for it to stand in", "add a region")
+            yield Finding(path, "there is not an AWS region for it to stand in", "add a region")
 
 
 def _open(facts: Facts) -> Iterator[tuple[Path, IPv4Network]]:

@@ -98,7 +98,7 @@ def notices(facts: Facts) -> Iterator[Finding]:
     said = facts.spec.autoscaler.notices
     for field, text in (("slack", said.slack), ("webhook", said.webhook)):
         if text is not None and ("://" in text or text.startswith(("xoxb-", "xoxp-"))):
-            message = "this is the secret itself: whoever reads this file may write there"
+            message = "this is the secret itself: anyone who reads this file may write there"
             yield Finding(("autoscaler", "notices", field), message, "keep it as a secret, and name it here")
 
 

@@ -150,7 +150,9 @@ def _resized(block: IPv4Network) -> str:
     return f"{block.supernet(new_prefix=smallest)} is the smallest"
 
 
-@check("NET005", Level.ERROR, "A physical node's address lies outside its site's LAN, or is no host address.")
+@check(
+    "NET005", Level.ERROR, "A physical node's address lies outside its site's LAN, or is not a host address."
+)
 def node_address(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.racks.items():
         first, last = int(site.cidr.network_address), int(site.cidr.broadcast_address)
@@ -159,7 +161,7 @@ def node_address(facts: Facts) -> Iterator[Finding]:
             number = int(node.address)
             if not first <= number <= last:
                 message = f"{node.address} lies outside the LAN {site.cidr}"
-                yield Finding(path, message, "mend the address, or the site's cidr")
+                yield Finding(path, message, "correct the address, or the site's cidr")
             elif number in (first, last) and site.cidr.prefixlen < 31:
                 kind = "the network's own" if number == first else "the broadcast"
                 message = f"{node.address} is {kind} address of {site.cidr}"
@@ -226,7 +228,7 @@ def public_range(facts: Facts) -> Iterator[Finding]:
     for path, block in _all_blocks(facts):
         if not _within(block, PRIVATE) and not any(block.overlaps(taken) for taken, _ in _RESERVED):
             yield Finding(
-                path, f"{block} is no private range",
+                path, f"{block} is not a private range",
                 "take a part of 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 or 100.64.0.0/10",
             )  # fmt: skip
 

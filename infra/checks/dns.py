@@ -93,7 +93,7 @@ def split_horizon(facts: Facts) -> Iterator[Finding]:
 def zone_id(facts: Facts) -> Iterator[Finding]:
     public = facts.spec.dns.public
     if public is not None and public.id is not None and not _ZONE_ID.fullmatch(public.id):
-        message = f"{public.id!r} is no id of a hosted zone"
+        message = f"{public.id!r} is not the id of a hosted zone"
         yield Finding(("dns", "public", "id"), message, "as in Z0123456789ABCDEFGHIJ")
 
 
@@ -133,10 +133,10 @@ def value(facts: Facts) -> Iterator[Finding]:
         for index, text in enumerate(record.values):
             path = ("dns", "records", name, "values", index)
             if record.type == "A" and _address(text) is None:
-                yield Finding(path, f"{text!r} is no IPv4 address", "a name wants 'type: CNAME'")
+                yield Finding(path, f"{text!r} is not an IPv4 address", "a name wants 'type: CNAME'")
             elif record.type == "CNAME" and not _TARGET.fullmatch(text):
                 hint = "an address wants 'type: A'" if _address(text) else f"as in {name}.example.org"
-                yield Finding(path, f"{text!r} is no full domain name", hint)
+                yield Finding(path, f"{text!r} is not a full domain name", hint)
             elif record.type == "TXT" and not (text.isascii() and text.isprintable()):
                 message = "Route 53 takes printable ASCII in a TXT record"
                 yield Finding(path, message, "write any other byte as its octal code, as in \\303\\251")

@@ -11,7 +11,7 @@ UNUSED_WAIVER: Final = "WAIV002"
 """A waiver without a finding: known only when all rules have run."""
 
 for code, doc in {
-    "SPEC001": "The file is no YAML that can be read: its syntax, its encoding, a tag, a merge key.",
+    "SPEC001": "The file is not readable YAML: its syntax, its encoding, a tag, a merge key.",
     "SPEC002": "A key that the spec does not know.",
     "SPEC003": "A value of the wrong kind or out of its range.",
     "SPEC004": "A key that must be given is missing.",

@@ -162,12 +162,12 @@ def build_type(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "leave it out: one is chosen")
 
 
-@check("IMG011", Level.ERROR, "An image has an id at a site that is no region of the spec.")
+@check("IMG011", Level.ERROR, "An image has an id at a site that is not a region of the spec.")
 def id_site(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         for site in image.ids:
             if site not in facts.places:
-                message = f"{site} is no AWS site of this spec"
+                message = f"{site} is not an AWS site of this spec"
                 yield Finding(("images", name, "ids", site), message, meant_one_of(site, facts.places))
 
 
@@ -177,7 +177,7 @@ def id_form(facts: Facts) -> Iterator[Finding]:
         for site, ami in image.ids.items():
             if not _AMI.fullmatch(ami):
                 path = ("images", name, "ids", site)
-                yield Finding(path, f"{ami!r} is no AMI id", "as in ami-0abc1234def567890")
+                yield Finding(path, f"{ami!r} is not an AMI id", "as in ami-0abc1234def567890")
 
 
 @check("IMG013", Level.ERROR, "An image's root disk is smaller than the system that goes on it.")
@@ -192,7 +192,7 @@ def root_disk(facts: Facts) -> Iterator[Finding]:
 def source_owner(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         if image.source.owner is not None and not _OWNER.fullmatch(image.source.owner):
-            message = f"{image.source.owner!r} is no account"
+            message = f"{image.source.owner!r} is not an account"
             hint = "twelve digits, amazon, aws-marketplace or self; left out: Canonical"
             yield Finding(("images", name, "source", "owner"), message, hint)
 
@@ -203,7 +203,7 @@ def packages(facts: Facts) -> Iterator[Finding]:
         for index, package in enumerate(image.packages):
             if not PACKAGE.fullmatch(package):
                 path = ("images", name, "packages", index)
-                message = f"{package!r} is no name of a Debian package"
+                message = f"{package!r} is not the name of a Debian package"
                 yield Finding(path, message, "as apt-get takes it: htop, or htop=3.3.0-4")
 
 

@@ -38,7 +38,7 @@ def parse(line: str) -> PublicKey | str:
     try:
         body = b64decode(found["body"], validate=True)
     except (binascii.Error, ValueError):
-        return "the key is no base64: was it cut off?"
+        return "the key is not base64: was it cut off?"
     fields = _fields(body)
     if fields is None or len(fields) < 2:
         return "the key is cut off"

@@ -149,12 +149,12 @@ def _taints(facts: Facts) -> Iterator[tuple[Path, str]]:
             yield (*path, index, "key"), taint.key
 
 
-@check("K8S010", Level.ERROR, "The prefix of a label or taint is no DNS name.")
+@check("K8S010", Level.ERROR, "The prefix of a label or taint is not a DNS name.")
 def prefix_form(facts: Facts) -> Iterator[Finding]:
     for path, key in (*_labels(facts), *_taints(facts)):
         prefix, slash, _ = key.rpartition("/")
         if slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
-            message = f"{prefix!r} is no DNS name of at most 253 characters"
+            message = f"{prefix!r} is not a DNS name of at most 253 characters"
             yield Finding(path, message, "take a domain of yours, such as example.org")
 
 

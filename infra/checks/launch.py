@@ -44,12 +44,12 @@ def spot_type(facts: Facts) -> Iterator[Finding]:
                 yield Finding(typed.path, f"AWS sells no {typed.type.name} as spot", "take 'on-demand'")
 
 
-@check("POOL026", Level.ERROR, "The most that is paid for a spot instance is no price.", waivable=False)
+@check("POOL026", Level.ERROR, "The most that is paid for a spot instance is not a price.", waivable=False)
 def price_form(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         text = one.pool.market.max_price
         if _spot(one) and text is not None and (not _PRICE.fullmatch(text) or not float(text)):
-            message = f"{text!r} is no price in USD an hour"
+            message = f"{text!r} is not a price in USD an hour"
             yield Finding(one.at("market", "max_price"), message, "write it as 0.35, or leave it out")
 
 
@@ -262,10 +262,12 @@ def reservation_form(facts: Facts) -> Iterator[Finding]:
         assert reserved is not None
         if reserved.id and not _RESERVATION.fullmatch(reserved.id):
             path = group.at("capacity_reservation", "id")
-            yield Finding(path, f"{reserved.id!r} is no id of a reservation", "as in cr-0123456789abcdef0")
+            yield Finding(
+                path, f"{reserved.id!r} is not the id of a reservation", "as in cr-0123456789abcdef0"
+            )
         if reserved.resource_group and not _GROUP_ARN.fullmatch(reserved.resource_group):
             path = group.at("capacity_reservation", "resource_group")
-            message = f"{reserved.resource_group!r} is no ARN of a resource group"
+            message = f"{reserved.resource_group!r} is not the ARN of a resource group"
             yield Finding(path, message, "as in arn:aws:resource-groups:<region>:<account>:group/<name>")
 
 

@@ -191,7 +191,7 @@ def gateway_private(facts: Facts) -> Iterator[Finding]:
             hint = "give the address that the site shows to the internet"
             if not gateway.behind_nat:
                 hint += "; behind NAT, the NAT device's with behind_nat: true"
-            yield Finding(path, f"{address} is no public address: AWS can't reach it", hint)
+            yield Finding(path, f"{address} is not a public address: AWS can't reach it", hint)
 
 
 @check("NET026", Level.ERROR, "Two gateways have the same public address.")

@@ -53,13 +53,13 @@ def time_servers(facts: Facts) -> Iterator[Finding]:
 def packages(facts: Facts) -> Iterator[Finding]:
     for index, package in enumerate(facts.spec.machines.packages):
         if not PACKAGE.fullmatch(package):
-            message = f"{package!r} is no name of a Debian package"
+            message = f"{package!r} is not the name of a Debian package"
             yield Finding(
                 ("machines", "packages", index), message, "as apt-get takes it: htop, or htop=3.3.0-4"
             )
 
 
-@check("MACH003", Level.ERROR, "What has mirrors is no registry.")
+@check("MACH003", Level.ERROR, "The name of a mirrored registry is not a registry.")
 def registries(facts: Facts) -> Iterator[Finding]:
     for registry in facts.spec.machines.registry_mirrors:
         path = ("machines", "registry_mirrors", registry)
@@ -67,11 +67,11 @@ def registries(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"no image is named after {registry}", "did you mean docker.io?")
         elif not _REGISTRY.fullmatch(registry):
             yield Finding(
-                path, f"{registry!r} is no registry", "as images are named: docker.io, lab.example:5000"
+                path, f"{registry!r} is not a registry", "as images are named: docker.io, lab.example:5000"
             )
 
 
-@check("MACH004", Level.ERROR, "A mirror of a registry is no address.")
+@check("MACH004", Level.ERROR, "A registry's mirror is not an address.")
 def mirrors(facts: Facts) -> Iterator[Finding]:
     for path, mirror in _mirrors(facts):
         try:
@@ -80,7 +80,9 @@ def mirrors(facts: Facts) -> Iterator[Finding]:
         except ValueError:
             sound = False
         if not sound or parts.query or parts.fragment or re.search(r"[\s\"\\]", mirror):
-            yield Finding(path, f"{mirror!r} is no address of a mirror", "as in https://mirror.lab.example")
+            yield Finding(
+                path, f"{mirror!r} is not the address of a mirror", "as in https://mirror.lab.example"
+            )
         elif parts.username is not None:
             message = "a mirror's address holds who asks, and everybody reads the spec"
             yield Finding(path, message, "have the mirror take anybody from the private network")
@@ -90,5 +92,5 @@ def mirrors(facts: Facts) -> Iterator[Finding]:
 def plain_mirrors(facts: Facts) -> Iterator[Finding]:
     for path, mirror in _mirrors(facts):
         if mirror.startswith("http://"):
-            message = f"whoever is on the way to {mirror} decides what runs on every node"
+            message = f"anyone between nodes and {mirror} decides what runs on every node"
             yield Finding(path, message, f"use https://{mirror.removeprefix('http://')}")

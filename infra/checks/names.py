@@ -33,7 +33,7 @@ OURS: Final = frozenset(
 """Tags that we set on what we create."""
 _TAG_SIGNS: Final = frozenset("_.:/=+-@")
 """Beside letters, digits and spaces of any script, what every service of AWS takes in tags. A line's end and
-a tab are no spaces (Tag Editor User Guide, "Tag naming limits"; IAM API Reference, Tag)."""
+a tab are not spaces (Tag Editor User Guide, "Tag naming limits"; IAM API Reference, Tag)."""
 _ENVIRONMENT: Final = "<environment>"
 
 

@@ -35,13 +35,13 @@ def bounds(facts: Facts) -> Iterator[Finding]:
                 yield Finding(path, f"min {bound.min} is above max {bound.max}", "lower min, or raise max")
 
 
-@check("POOL003", Level.ERROR, "A pool names a region that is no AWS site of the spec.", waivable=False)
+@check("POOL003", Level.ERROR, "A pool names a region that is not an AWS site of the spec.", waivable=False)
 def known_site(facts: Facts) -> Iterator[Finding]:
     for name, pool in facts.spec.pools.items():
         for site in pool.regions:
             if site not in facts.places:
                 path = ("pools", name, "regions", site)
-                message = f"{site} is no AWS site of this spec"
+                message = f"{site} is not an AWS site of this spec"
                 yield Finding(path, message, meant_one_of(site, facts.places))
 
 

@@ -15,11 +15,11 @@ from infra.errors import Level
 from infra.schema.sites import Nat
 
 
-@check("QUOTA001", Level.ERROR, "Quotas of a region that is no AWS site of the spec.")
+@check("QUOTA001", Level.ERROR, "Quotas of a region that is not an AWS site of the spec.")
 def known_site(facts: Facts) -> Iterator[Finding]:
     for site in facts.spec.quotas:
         if site not in facts.places:
-            message = f"{site} is no AWS site of this spec"
+            message = f"{site} is not an AWS site of this spec"
             yield Finding(("quotas", site), message, meant_one_of(site, facts.places))
 
 

@@ -12,7 +12,7 @@ _HEAD: Final = """\
 # Checks
 
 `invoke validate` holds a spec against every rule on this page, in one go. It says for each finding the file
-and line, the path in the spec, what is wrong, what would mend it, and the rule's code. An error stops every
+and line, the path in the spec, what is wrong, what would fix it, and the rule's code. An error stops every
 command; a warning does not.
 
 This page is generated from the code.

@@ -44,7 +44,7 @@ _CODE = re.compile(r"([A-Z]|K8)+\d{3}")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found: where, what, and what would mend it.
+    """What a rule found: where, what, and what would fix it.
 
     ``path`` is the place in the spec, as keys and indices.
     """
@@ -103,7 +103,7 @@ def registered() -> Mapping[str, Check]:
 
 def _add(one: Check) -> None:
     if not _CODE.fullmatch(one.code) or one.family not in FAMILIES:
-        raise ValueError(f"{one.code} is no code of a known family")
+        raise ValueError(f"{one.code} is not a code of a known family")
     if one.code in _checks:
         raise ValueError(f"two checks have the code {one.code}")
     _checks[one.code] = one

@@ -40,7 +40,7 @@ def known_region(facts: Facts) -> Iterator[Finding]:
             hint = meant(regions.suggest_region(place.region))
             if not hint and not place.site.region:
                 hint = "name the AWS region with 'region:'"
-            yield Finding(path, f"{place.region} is no AWS region", hint)
+            yield Finding(path, f"{place.region} is not an AWS region", hint)
 
 
 @check("SITE004", Level.ERROR, "A zone is not in its region.")
@@ -84,7 +84,7 @@ def nat_gateway_zone(facts: Facts) -> Iterator[Finding]:
 
 
 def no_nat_gateway(zone: str) -> tuple[str, str]:
-    """What is wrong with a NAT gateway in a zone that has none, and what would mend it."""
+    """What is wrong with a NAT gateway in a zone that has none, and what would fix it."""
     return (
         f"AWS makes no NAT gateway in {zone}",
         "'nat: one' with another zone first serves this one too; or leave the zone out",
@@ -125,7 +125,7 @@ def vpn_to_nowhere(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         for index, name in enumerate(place.site.vpn or ()):
             if name not in facts.racks:
-                message = f"{name} is no physical site of this spec"
+                message = f"{name} is not a physical site of this spec"
                 yield Finding(place.at("vpn", index), message, meant_one_of(name, facts.racks))
 
 
@@ -240,7 +240,7 @@ def disk_twice(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         for index, device in repeated([disk.device for disk in node.node.disks]):
             message = f"{device} is described already"
-            yield Finding(node.at("disks", index, "device"), message, "take one out, or mend its device")
+            yield Finding(node.at("disks", index, "device"), message, "remove one, or correct its device")
 
 
 @check("SITE020", Level.WARNING, "An NFS server has no disk for what it exports.")

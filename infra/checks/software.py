@@ -45,7 +45,7 @@ def version_form(facts: Facts) -> Iterator[Finding]:
     for path, pin, found in _known(facts):
         if not _VERSION.fullmatch(pin.version):
             hint = f"as in {found.version or '1.7.24-0ubuntu1~24.04.2'}"
-            yield Finding((*path, "version"), f"{pin.version!r} is no version", hint)
+            yield Finding((*path, "version"), f"{pin.version!r} is not a version", hint)
 
 
 @check("SOFT003", Level.ERROR, "A checksum of software is none, or of an architecture that we do not have.")
@@ -54,14 +54,14 @@ def checksum_form(facts: Facts) -> Iterator[Finding]:
         for architecture, digest in pin.sha256.items():
             at = (*path, "sha256", architecture)
             if architecture not in ARCHITECTURES:
-                message = f"{architecture} is no architecture that machines have"
+                message = f"{architecture} is not an architecture of machines"
                 yield Finding(at, message, meant_one_of(architecture, ARCHITECTURES))
             elif not _SHA256.fullmatch(digest):
                 message = "a SHA-256 has 64 hexadecimal digits in lower case"
                 yield Finding(at, message, "as sha256sum prints it")
 
 
-@check("SOFT004", Level.ERROR, "The place to download software from is no address.")
+@check("SOFT004", Level.ERROR, "The download location of software is not an address.")
 def url_form(facts: Facts) -> Iterator[Finding]:
     for path, pin, _ in _known(facts):
         if pin.url is None:
@@ -70,7 +70,7 @@ def url_form(facts: Facts) -> Iterator[Finding]:
         filled = (*_FILLED, "license") if path[-1] == "chef" else _FILLED
         unknown = [each for each in _PLACEHOLDER.findall(pin.url) if each not in filled]
         if parts.scheme not in ("https", "http") or not parts.netloc:
-            yield Finding((*path, "url"), f"{pin.url!r} is no address to download from", "as in https://…")
+            yield Finding((*path, "url"), f"{pin.url!r} is not a download address", "as in https://…")
         elif unknown:
             message = f"nothing is known to put in for %{{{unknown[0]}}}"
             yield Finding((*path, "url"), message, f"there are {listed([f'%{{{each}}}' for each in filled])}")

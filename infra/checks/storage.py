@@ -36,7 +36,9 @@ _SYSTEM: Final = frozenset(
 _SYSTEM_BELOW: Final = ("/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/proc/", "/run/", "/sbin/", "/sys/")
 
 
-@check("STO001", Level.ERROR, "Storage stands in a region that is no AWS site of the spec.", waivable=False)
+@check(
+    "STO001", Level.ERROR, "Storage stands in a region that is not an AWS site of the spec.", waivable=False
+)
 def known_region(facts: Facts) -> Iterator[Finding]:
     stated: list[tuple[Path, str]] = [
         (("storage", "efs", name, "regions", index), site)
@@ -50,7 +52,7 @@ def known_region(facts: Facts) -> Iterator[Finding]:
     ]
     for path, site in stated:
         if site not in facts.places:
-            message = f"{site} is no AWS site of this spec"
+            message = f"{site} is not an AWS site of this spec"
             yield Finding(path, message, meant_one_of(site, facts.places))
 
 
@@ -59,7 +61,9 @@ def no_region(facts: Facts) -> Iterator[Finding]:
     storage = facts.spec.storage
     for kind, names in (("efs", storage.efs), ("s3", storage.s3)):
         for name in names if not facts.places else ():
-            yield Finding(("storage", kind, name), "there is no AWS region for it", "add one, or take nfs")
+            yield Finding(
+                ("storage", kind, name), "there is not an AWS region for it", "add one, or take nfs"
+            )
 
 
 @check("STO003", Level.ERROR, "A file system names a region twice.", waivable=False)
@@ -74,7 +78,7 @@ def region_twice(facts: Facts) -> Iterator[Finding]:
 def nfs_site(facts: Facts) -> Iterator[Finding]:
     for name, nfs in facts.spec.storage.nfs.items():
         if nfs.site not in facts.racks:
-            message = f"{nfs.site} is no physical site of this spec"
+            message = f"{nfs.site} is not a physical site of this spec"
             yield Finding(("storage", "nfs", name, "site"), message, meant_one_of(nfs.site, facts.racks))
 
 
@@ -250,7 +254,7 @@ def state_unused(facts: Facts) -> Iterator[Finding]:
 def state_region(facts: Facts) -> Iterator[Finding]:
     region = facts.spec.state.region
     if facts.spec.state.kind == "s3" and region is not None and regions.find(region) is None:
-        message = f"{region} is no AWS region"
+        message = f"{region} is not an AWS region"
         yield Finding(("state", "region"), message, meant(regions.suggest_region(region)))
 
 
@@ -275,7 +279,7 @@ def embedded(facts: Facts) -> Iterator[Finding]:
 def account(facts: Facts) -> Iterator[Finding]:
     number = facts.spec.aws.account
     if number is not None and not facts.spec.aws.embedded and not re.fullmatch(r"\d{12}", number):
-        message = f"{number!r} is no AWS account"
+        message = f"{number!r} is not an AWS account"
         yield Finding(("aws", "account"), message, "twelve digits; aws sts get-caller-identity tells them")
 
 
@@ -287,7 +291,7 @@ def secrets_prefix(facts: Facts) -> Iterator[Finding]:
         return
     path = ("secrets", "prefix")
     if not re.fullmatch(r"(/[A-Za-z0-9_.-]+)+", prefix):
-        yield Finding(path, f"{prefix!r} is no path", "as in /causeway/research")
+        yield Finding(path, f"{prefix!r} is not a path", "as in /causeway/research")
     elif re.match(r"/(aws|ssm)", prefix, re.IGNORECASE):
         message = f"{prefix!r}: AWS keeps paths that begin with /aws or /ssm for itself"
         yield Finding(path, message, "as in /causeway/research")

@@ -14,7 +14,7 @@ from infra.schema import Spec
 
 
 class Book:
-    """A spec's waivers, and which of them were of use."""
+    """A spec's waivers, and which of them were used."""
 
     def __init__(self, spec: Spec) -> None:
         self._waivers = spec.waivers
@@ -64,4 +64,4 @@ def waivable_code(facts: Facts) -> Iterator[Finding]:
             message = f"{waiver.code} can't be waived: there is no going on with it"
             if known.family == "WAIV":
                 message = f"{waiver.code} can't be waived: it is about waivers"
-            yield Finding(("waivers", index, "code"), message, "mend what it found, and take the waiver out")
+            yield Finding(("waivers", index, "code"), message, "fix what it found, and remove the waiver")

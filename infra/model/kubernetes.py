@@ -94,7 +94,7 @@ class Overlay(Struct, frozen=True):
     overhead: int
     """What the backend adds to a packet between nodes, in bytes."""
     told: int
-    """The size that flannel is told, from which it takes off what it believes its backend needs."""
+    """The size that flannel is given, from which it takes off what it believes its backend needs."""
     why: str
     """What decides ``mtu``: the narrowest line, or the spec's own field."""
     direct: tuple[str, ...]

@@ -192,7 +192,7 @@ class NodePool(Struct, frozen=True):
     max_lifetime_seconds: int | None
     drain_timeout_seconds: int
     reserved: Reserved
-    """Of the smallest of the types: a machine works it out anew from its own size."""
+    """Of the smallest of the types: a machine works it out again from its own size."""
     groups: tuple[NodeGroup, ...]
     """In overflow order."""
 

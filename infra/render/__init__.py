@@ -4,7 +4,7 @@ Each renderer is a module of its own, imported when it is used::
 
     autoinstall seeds by which physical machines install themselves, and how they start from the network
     chef        roles, environment, data bags and nodes of the Chef repository that cookbooks run with
-    kubernetes  what kubeadm is told, and every object of the cluster that is ours
+    kubernetes  kubeadm's configuration, and every object of the cluster that is ours
     openvpn     OpenVPN, nftables and dnsmasq on the servers that laptops come to
     packer      the template that bakes a machine image, its values and its checks
     strongswan  strongSwan, FRR and nftables on the gateways of physical sites

@@ -1,4 +1,4 @@
-"""What is no address of the internet."""
+"""Addresses that are not on the internet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """strongSwan, FRR and nftables on the gateways of physical sites: for each, a tree of files below ``/``.
 
-A tunnel to AWS is left out until AWS has told its address. Keys are not here: ``infra.drive.vpn.keys``.
+A tunnel to AWS is left out until its address is known. Keys are not here: ``infra.drive.vpn.keys``.
 """
 
 from __future__ import annotations

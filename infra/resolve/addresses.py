@@ -75,7 +75,7 @@ def plan_addresses(spec: Spec, lock: Lock) -> Plan:
     """The plan of all blocks. Those in the lock stay; the others are allocated.
 
     Raises ``SpecError`` with every block that does not fit (NET030 to NET033); positions are filled in by
-    whoever knows the file.
+    the caller, who knows the file.
     """
     requests = tuple(_requests(spec))
     chosen = [request.block for request in requests if request.block is not None]

@@ -182,7 +182,7 @@ class _Planner:
                     open_requests.append(request)
                 elif parent is not None and not holds(block_of(parent.block), block_of(claim.block)):
                     outside.append(Outside(claim, parent))
-            # What was held in a parent that has moved is bound to lie outside; the move was told already.
+            # What was held in a parent that has moved is bound to lie outside; the move was reported already.
             self.failures += [one for one in outside if name not in moved or one.claim.source is Source.SPEC]
             # A parent that got no block was reported; its children would only repeat that.
             if parent is not None and open_requests:

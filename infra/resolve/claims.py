@@ -92,7 +92,7 @@ RELEASE = "if nothing of it is live any more, take its lines out of the lock fil
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Two claims on the same addresses. ``a`` is the one to mend."""
+    """Two claims on the same addresses. ``a`` is the one to fix."""
 
     a: Claim
     b: Claim

@@ -98,7 +98,7 @@ def resolve_pools(
 ) -> tuple[made.NodePool, ...]:
     """Every pool, by name, its groups in overflow order.
 
-    ``facts`` are what every machine's cloud-init is told; ``born`` as in ``infra.resolve.pool_names``.
+    ``facts`` are what every machine's cloud-init receives; ``born`` as in ``infra.resolve.pool_names``.
     """
     by_name = {image.name: image for image in images}
     return tuple(

@@ -25,7 +25,7 @@ GIDS: Final[Ranges] = (range(5000, 60000),)
 def plan_numbers(spec: Spec, lock: Lock) -> Numbers:
     """The numbers of a whole spec. Those in the lock stay; the others are allocated.
 
-    What can't be had is in ``problems``; their positions are filled in by whoever knows the file.
+    What can't be had is in ``problems``; their positions are filled in by the caller, who knows the file.
     """
     return allot(_wanted(spec), lock.numbers)
 

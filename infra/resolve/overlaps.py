@@ -41,7 +41,7 @@ class _Level:
     claims: dict[str, Claim] = field(default_factory=dict)
     root: str | None = None
     innermost: Claim | None = None
-    """The last of those that lie rightly one in the other: whoever comes next must lie in this one."""
+    """The last of those that lie rightly one in the other: the next must lie in this one."""
 
     def clash(self, claim: Claim, ancestors: tuple[str, ...]) -> Claim | None:
         """Who may not share these addresses with the claim."""

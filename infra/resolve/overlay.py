@@ -16,7 +16,7 @@ _INTERFACES: Final = {"vxlan": "flannel.1", "host-gw": None, "wireguard": "flann
 """What flannel calls its interface: with VXLAN by its network identifier, which is 1."""
 
 _TAKEN_OFF: Final = {"vxlan": 50, "host-gw": 0, "wireguard": 80}
-"""What flannel takes off the size it is told (pkg/backend, ``encapOverhead`` and ``overhead``): WireGuard's
+"""What flannel takes off the size it is given (pkg/backend, ``encapOverhead`` and ``overhead``): WireGuard's
 is for IPv6 between nodes, which we do not have."""
 
 

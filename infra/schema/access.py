@@ -167,4 +167,4 @@ class Access(Part):
     internal_domain: Annotated[Domain | None, IN_PLACE] = None
     """The domain of internal pages. Default: ``domain``."""
     session_limit: Annotated[Duration, Field(ge=3600, le=2592000), IN_PLACE] = 604800
-    """After how long a VPN session must be made anew."""
+    """After how long a VPN session must be authenticated again."""

@@ -178,7 +178,7 @@ def offering_zones(zones: tuple[str, ...], region: str, types: Iterable[str]) ->
 
 def rebalances(pool: Pool, *, with_gpus: bool) -> bool:
     """Whether a pool's spot instances are replaced before they are interrupted: as stated, else those that
-    lose little work by it. A job on GPUs may run for days, and most warnings come to nothing."""
+    lose little work by it. A job on GPUs may run for days, and most warnings are false alarms."""
     if pool.market.kind not in SPOT:
         return False
     return not with_gpus if pool.capacity_rebalance is None else pool.capacity_rebalance

@@ -23,7 +23,7 @@ class Update(StrEnum):
     ROLLING = "rolling"
     """Reaches running nodes by an instance refresh or a converge, a few at a time."""
     REPLACES = "replaces"
-    """The resource is destroyed and made anew; the plan says so."""
+    """The resource is destroyed and recreated; the plan says so."""
     NEVER = "never"
     """Can't change after the first apply: the plan is refused."""
 

@@ -206,7 +206,7 @@ A list or a mapping that is left out is empty, unless its default says otherwise
 |---|---|
 | in place | Applied without touching anything that runs. |
 | rolling | New nodes start with it; it reaches running ones a few at a time. |
-| replaces | What the field made is destroyed and made anew. `invoke plan` says so first. |
+| replaces | What the field made is destroyed and recreated. `invoke plan` says so first. |
 | never | `invoke plan` refuses it (`UPD001`) and says what to do instead. |
 
 To add or take out a whole entry (a site, a pool, a user) is never a change of what others have.

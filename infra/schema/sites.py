@@ -104,7 +104,7 @@ class PhysicalNode(Part):
     """Kubernetes labels beside the ones derived."""
     taints: Annotated[tuple[Taint, ...], ROLLING] = ()
     """Kubernetes taints that it registers with; one that changes later is changed by ``kubectl taint``."""
-    ubuntu: Annotated[Literal["22.04", "24.04"] | None, REPLACES("it is installed anew, by hand")] = None
+    ubuntu: Annotated[Literal["22.04", "24.04"] | None, REPLACES("it is reinstalled, by hand")] = None
     """The Ubuntu release that is installed on it. Default: its site's."""
 
 
@@ -159,7 +159,7 @@ class PhysicalSite(Part):
     autoinstall: Annotated[Bool, IN_PLACE] = False
     """Whether there are seeds by which its machines install Ubuntu themselves, from the network or a stick,
     for each that has a ``mac``. Without, they are installed by other means."""
-    ubuntu: Annotated[Literal["22.04", "24.04"], REPLACES("machines are installed anew, by hand")] = "24.04"
+    ubuntu: Annotated[Literal["22.04", "24.04"], REPLACES("machines are reinstalled, by hand")] = "24.04"
     """The Ubuntu release that is installed on its machines."""
     router: Annotated[Address | None, IN_PLACE("machines that are installed from now on have it")] = None
     """The LAN's way to everywhere else. Default: the gateway's node; for that one itself, and at a site

@@ -83,7 +83,7 @@ def _network(value: Any) -> Any:
         right = (
             f"{value} has host bits set"
             if value.endswith(f"/{block.prefixlen}")
-            else f"{value!r} is no block"
+            else f"{value!r} is not a block"
         )
         raise _wrong("cidr", f"{right}{_meant(block)}")
     return block
@@ -114,7 +114,7 @@ def _size(value: Any) -> Any:
         meant = _meant(near and f"{near[1]} {near[2].upper()}iB")
         raise _wrong("size", f"{value!r} is not a size such as 500 GiB (units: MiB, GiB, TiB){meant}")
     if not int(match[1]):
-        raise _wrong("size", f"{value} is no room at all")
+        raise _wrong("size", f"{value} is not a positive size")
     return int(match[1]) * MIB[match[2]]
 
 

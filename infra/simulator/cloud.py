@@ -82,7 +82,7 @@ class _Group:
 
 
 class Cloud:
-    """All groups of a configuration. `joined` and `ended` are told of machines that run and that end."""
+    """All groups of a configuration. `joined` and `ended` are called for machines that run and that end."""
 
     def __init__(
         self,

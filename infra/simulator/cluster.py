@@ -27,7 +27,7 @@ from infra.simulator.event_queue import Calendar
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """A pod, and who is to be told of it."""
+    """A pod, and its observers."""
 
     seen: Pod
     stopped: Callable[[Work, bool], None]
@@ -58,7 +58,7 @@ class Host:
     kind: int = 0
     """Its number among nodes of equal labels and taints."""
     dead: bool = False
-    """Whether its machine is no more, though nobody has noticed yet."""
+    """Whether its machine is gone, though nobody has noticed yet."""
 
     @property
     def open(self) -> bool:
@@ -204,7 +204,7 @@ class Cluster:
         work.stopped(work, asked)
 
     def delete(self, work: Work) -> None:
-        """A pod is deleted by its own controller: nobody is told."""
+        """A pod is deleted by its own controller: no observer is called."""
         if work.seen.uid in self.works:
             self._take_away(work)
             self.version += 1

@@ -1,6 +1,6 @@
 """Jobs: how work gets on, what is lost when it is interrupted, how long it had to wait.
 
-A pod that is gone before its time is made anew by its controller after a moment and goes on from its last
+A pod that is gone before its time is recreated by its controller after a moment and goes on from its last
 save, if it saves at all; one that was asked to leave saves once more. Of a gang, all start over together.
 """
 

@@ -14,7 +14,7 @@ from infra.simulator.trace import Trace
 from infra.simulator.world import World
 
 TAIL = 86400.0
-"""Seconds after the last submission at which a run ends, unless told otherwise."""
+"""Seconds after the last submission at which a run ends, unless set otherwise."""
 SAMPLES = 1500
 
 
@@ -51,7 +51,7 @@ class Result:
     bought: float
     """GPU-hours of cloud machines."""
     lost: float
-    """GPU-hours computed in vain."""
+    """GPU-hours of lost work."""
     restarts: int
     """Of pods."""
     ended_busy: Mapping[str, int]

@@ -9,7 +9,7 @@ One job a line; keys that are left out have the value given here::
      "cpu": 4000,              millicores of one pod (1000)
      "memory": 15000,          MiB of one pod (2048)
      "seconds": 5400,          how long one pod computes, all restarts left out
-     "gang": true,             whether its pods are of use together alone (false)
+     "gang": true,             whether its pods are useful only together (false)
      "across": false,          whether such a job may stand at several sites (false)
      "priority": 0,            of its pods; higher first (0)
      "labels": {…},            labels that its nodes must have ({})
@@ -88,7 +88,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
 
 _SHOWN: Final = 20
-"""Wrong lines that are told of one by one."""
+"""Wrong lines that are reported one by one."""
 _YEARS: Final = 10 * 365 * 86400.0
 """Seconds: no trace is longer, nor a job."""
 _LARGEST: Final = 2**31

@@ -76,7 +76,7 @@ class AwsWriter:
         return self._told(action, self._release)
 
     def ended(self, region: str, instance: str) -> bool | None:
-        """Whether an instance is no more, as EC2 has it now; None where it can't be told."""
+        """Whether an instance is gone, as EC2 has it now; None where that is unknown."""
         try:
             found = self._call(
                 self._clients.get("ec2", region).describe_instances,
@@ -90,7 +90,7 @@ class AwsWriter:
     def _told(self, action: _A, write: Callable[[_A, Group, Any], Result]) -> Result:
         group = self._groups.get(action.group)
         if group is None:
-            return Result("refused", f"{action.group} is no group of this configuration")
+            return Result("refused", f"{action.group} is not a group of this configuration")
         if self._clock() < self._silent.get(group.region, 0.0):
             return Result("refused", f"{group.region} did not answer a moment ago")
         try:

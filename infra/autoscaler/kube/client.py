@@ -24,7 +24,7 @@ READ: Final = 15.0
 TOTAL: Final = 30.0
 """Seconds for a call with all its tries."""
 BIGGEST: Final = 512 * 2**20
-"""Bytes of one answer; more is no answer of this API."""
+"""Bytes of one answer; more is not an answer of this API."""
 LONGEST: Final = 64 * 2**20
 """Bytes of one line of a watch. etcd takes no object of more than a few MiB."""
 
@@ -157,7 +157,7 @@ class Client:
                 pause, said = problem.wait, problem
             except AwayError as problem:
                 pause, said = None, problem  # type: ignore[assignment]
-            # An even share of each wait is left to chance: whoever was turned away together comes back apart.
+            # Half of each wait is random: clients that were turned away together come back apart.
             pause = max(pause or 0.0, min(_MOST, _FIRST * 2.0**attempt) * (0.5 + self._chance() / 2))
             if attempt == tries or self._clock() + pause >= ends:
                 raise said
@@ -262,7 +262,7 @@ class Stream:
             raise AwayError(f"{self._path} was cut in the middle of a line")
 
     def end(self) -> None:
-        """Wakes whoever waits for a line, from another thread."""
+        """Wakes the thread that waits for a line, from another thread."""
         try:
             self._response.shutdown()
         except (OSError, ValueError, RuntimeError):

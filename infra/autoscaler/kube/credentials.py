@@ -107,7 +107,7 @@ class Credentials:
             raise self._unusable(problem) from problem
         if seal != self._seal:
             if self._pool is not None:
-                self._pool.clear()  # those in use are closed by whoever uses them
+                self._pool.clear()  # those in use are closed by their users
             self._pool, self._seal = pool, seal
         self._made = made
         self._lasts = float("inf") if self._runs_a_command() else now + _FRESH

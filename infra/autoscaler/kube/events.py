@@ -86,7 +86,7 @@ class Events:
             try:
                 self._write(each, told, now)
             except ValueError:
-                continue  # words that are no text; the next round may have better ones
+                continue  # not valid text; the next round may have better ones
             except RefusedError as problem:
                 if problem.code == 403:
                     self._rest = now + self._quiet
@@ -116,7 +116,7 @@ class Events:
             except RefusedError as problem:
                 if problem.code != 404:
                     raise
-                # The server has forgotten it: it is told anew.
+                # The server has forgotten it: it is created again.
             else:
                 told.count += 1
                 told.kept = now

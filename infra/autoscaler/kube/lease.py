@@ -1,9 +1,9 @@
 """Who writes: a Lease (coordination.k8s.io/v1), kept as client-go's leader election keeps it.
 
-Clocks of two machines are never compared. Whoever wants the lease waits until it has not changed for its
-whole length by the waiter's own clock. The holder counts from when it *began* its last renewal that was
-granted, and stops `deadline` seconds after: sooner than anybody else may begin, by `duration` - `deadline`.
-That much time a write has which was begun at the last moment.
+Clocks of two machines are never compared. A replica that wants the lease waits until it has not changed for
+its whole duration, by the replica's own clock. The holder counts from the start of its last successful
+renewal and stops `deadline` seconds later: `duration` - `deadline` before anybody else may begin, which is
+the time left for a write that begins at the last moment.
 
 That the clock runs on while a machine sleeps or a process is stopped (CLOCK_BOOTTIME) is part of it.
 """
@@ -124,7 +124,7 @@ class Lease:
 
     @property
     def problem(self) -> str:
-        """Why the last try came to nothing; empty if it did not."""
+        """Why the last try failed; empty if it did not."""
         return self._problem
 
     def start(self) -> None:
@@ -184,7 +184,7 @@ class Lease:
         return True
 
     def release(self) -> None:
-        """Gives it back if it is ours. Whoever can't be told waits its length out."""
+        """Gives it back if it is ours. Others that do not learn of it wait for its duration."""
         self._until = float("-inf")
         try:
             body = self._read()

@@ -22,7 +22,7 @@ KEY: Final = "memory.json"
 MOST: Final = 1000 * 1024
 """Bytes of text that are written: the API takes 1 MiB of a ConfigMap's data."""
 
-# What is the least loss comes first: a notice said twice, a machine's boot or idle time counted anew.
+# What is the least loss comes first: a notice said twice, a machine's boot or idle time counted again.
 _DROPPED: Final = (
     "told",
     "disputed",
@@ -81,7 +81,7 @@ class Store:
         except RefusedError as problem:
             if problem.code not in (404, 409):
                 raise
-            # A write of ours whose answer was lost, or a label that changed, is no reason to stop.
+            # A write of ours whose answer was lost, or a label that changed, is not a reason to stop.
             version, stands = self._read()
             if stands not in (self._text, text):
                 self._version = None

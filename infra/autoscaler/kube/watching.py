@@ -57,7 +57,7 @@ class Timing:
     """For which a kind that was there and is not any more is kept: an API server that starts may not know of
     it yet. For which one that fails and is not required is waited for at first."""
     silence: float = 45.0
-    """Without a line, after which a watch is begun anew, to see whether anybody is there. Bookmarks are no
+    """Without a line, after which a watch is restarted, to see whether anybody is there. Bookmarks are no
     sign of life: of a kind that does not change, the server has none to send."""
     watch: float = 300.0
     """Of one watch at least, and twice that at most: the server ends it, and load is spread over servers."""
@@ -73,7 +73,7 @@ PAGE: Final = 2000
 """Objects a page: some 8 MiB of pods."""
 
 _PATIENCE: Final = 3
-"""Watches in a row that fail before all is listed anew."""
+"""Watches in a row that fail before all is listed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Watcher:
             thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Ends the watches; whoever does not end in time is left behind, as it holds nothing."""
+        """Ends the watches; one that does not end in time is left behind, as it holds nothing."""
         self._stopping.set()
         with self._lock:
             streams = [each.stream for each in self._watched if each.stream is not None]
@@ -351,7 +351,7 @@ class Watcher:
                 watched.stream, watched.open, watched.problem = stream, True, ""
                 watched.seen = self._clock()
             if self._stopping.is_set():
-                return  # whoever stops all may not have seen this one
+                return  # the thread that stops all may not have seen this one
             try:
                 for lines in stream.batches():
                     self._apply(watched, lines)

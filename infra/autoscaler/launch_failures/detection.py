@@ -1,4 +1,4 @@
-"""What became of the sizes that we asked for: launches that failed, machines that did not come or not join.
+"""The results of the sizes that we asked for: launches that failed, machines that did not come or not join.
 
 A group that failed as a whole goes back to the size that it has: AWS stops trying there, and the remainder
 moves on in the same loop. Where one of several zones failed, the group goes on in the others by itself.
@@ -136,7 +136,7 @@ def _refused(
     for activity in state.activities:
         if activity.status != "Failed" or activity.description.startswith("Terminating"):
             continue
-        # Ends are told in whole seconds, and may seem to be before their beginnings.
+        # Ends are reported in whole seconds, and may seem to be before their beginnings.
         when = max(activity.start, activity.end or activity.start)
         if when > seen.get(group.name, 0.0):
             seen[group.name] = when

@@ -24,7 +24,7 @@ State = Literal[
     "closed",  # somebody else's cordon, or sick cards: keeps its pods, takes none
     "draining",  # our taint is on it
     "leaving",  # its group or AWS ends it
-    "gone",  # a node whose instance is no more
+    "gone",  # a node whose instance is gone
 ]
 
 

@@ -62,7 +62,7 @@ def nano(text: Quantity) -> int:
         text = repr(text)
     found = _GRAMMAR.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None or not (found[2] or found[3]):
-        raise ValueError(f"{_shown(text)} is no quantity, like 500m, 2 or 1.5Gi")
+        raise ValueError(f"{_shown(text)} is not a quantity, like 500m, 2 or 1.5Gi")
     sign, before, after, suffix = found[1], found[2], found[3] or "", found[4] or ""
     digits = int(before + after)
     if digits == 0:

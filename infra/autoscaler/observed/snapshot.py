@@ -34,7 +34,7 @@ NO_CAPACITY = f"{OURS}/no-capacity"
 touched."""
 
 ENDS_AT = f"{OURS}/ends-at"
-"""The annotation by which a pod is told when its machine ends in any case: RFC 3339, in UTC."""
+"""The annotation that says when a pod's machine ends in any case: RFC 3339, in UTC."""
 
 
 class Toleration(Struct, frozen=True):
@@ -215,7 +215,7 @@ class GangSet(Struct, frozen=True):
 
 
 class Gang(Struct, frozen=True):
-    """Pods that are of use together alone."""
+    """Pods that are useful only together."""
 
     key: str
     """``ProvisioningRequest/user-ada/train``, ``PodGroup/…``, ``JobSet/…``, ``Job/…``, ``Workload/…``."""

@@ -193,7 +193,7 @@ def _joined(
     state = _state(node, instance, group.group, full, bool(pods[0]), memory, config, now)
     labels, taints, allocatable = node.labels, _lasting(node, now), node.allocatable
     if state in ("booting", "stuck"):
-        # What its agents have not told yet is known of its group; taints beyond the group's go with the boot.
+        # What its agents have not reported yet is known of its group; other taints are the boot's.
         labels = {**_labels(group.template, instance), **node.labels}
         mine = {(each.key, each.effect) for each in group.template.taints}
         taints = tuple(each for each in node.taints if (each.key, each.effect) in mine)
@@ -228,7 +228,7 @@ def _alone(
     now: float,
 ) -> Machine:
     """A node without an instance that we see: a physical machine, a master, one whose region is silent, or
-    one whose instance is no more."""
+    one whose instance is gone."""
     known = group in states
     # One of a pool that is configured no more has no group to ask; EC2 is asked before its node is deleted.
     former = group is None and bool(node.instance) and POOL in node.labels

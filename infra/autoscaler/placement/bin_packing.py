@@ -43,7 +43,7 @@ from infra.autoscaler.placement.zones import Zones
 Floats: TypeAlias = NDArray[np.float64]
 
 _TRIES = 16
-"""How often machines are shared out anew between zones, when one of them gives less than it should."""
+"""How often machines are redistributed between zones, when one of them gives less than it should."""
 
 
 class Packer:

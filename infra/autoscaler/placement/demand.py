@@ -134,7 +134,7 @@ class Item:
     booked: bool = False
     """Whether its machines are promised."""
     cooling: float | None = None
-    """Until when it gets no machines but those that are up, as it has waited in vain."""
+    """Until when it gets no machines but those that are up, as it has waited without success."""
     low: bool = False
     """Whether it never gets others (``min_priority``)."""
 

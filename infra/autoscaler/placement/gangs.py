@@ -1,4 +1,4 @@
-"""Gangs: what they still need, where they may stand, and what provisioning requests are told."""
+"""Gangs: what they still need, where they may stand, and the conditions of provisioning requests."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is remembered of gangs, and what requests are told."""
+    """What is remembered of gangs, and the conditions of requests."""
 
     answers: tuple[Answer, ...]
     bookings: dict[str, Booking]

@@ -182,7 +182,7 @@ class NodeMatrix:
                 self.whole[column, row] = self._attachable(machine, driver, group)
             for pod in machine.pods:
                 if self._leaves(pod):
-                    continue  # What comes in its place, of a job that begins anew, needs no other machine.
+                    continue  # What comes in its place, of a job that starts again, needs no other machine.
                 place = known.get(id(pod.shape))
                 if place is None:
                     place = known[id(pod.shape)] = len(vectors)

@@ -1,6 +1,6 @@
 """Machines that turn out not to take the work that they were bought for.
 
-What a group's machine will be is told by its spec and by the catalogue. Where the last ones to come up are
+A group's spec and the catalogue say what its machine will be. Where the last ones to come up are
 less (cards that are missing, a label or a room that they have not, a taint that stays), the same work would
 have machines bought for it loop after loop, and again when those have stood idle and gone. So such a group is
 left alone for such work, as after a launch that failed: longer each time.
@@ -30,7 +30,7 @@ from infra.autoscaler.reporting import sentences
 
 CODE: Final = "misfit"
 _LAST: Final = 3
-"""Of a group so many are looked at, those that came last: what one of them is may be mended in the next."""
+"""Of a group so many are looked at, those that came last: what is wrong with one may be fixed in the next."""
 _LEAST: Final = 2
 """One alone may be broken."""
 _MOST: Final = 500
@@ -145,7 +145,7 @@ def learned(
 
 
 def notices(found: Mapping[str, str]) -> list[Notice]:
-    """For people, one a group: waiting does not mend it."""
+    """For people, one a group: waiting does not fix it."""
     by_group: dict[str, str] = {}
     for key, why in sorted(found.items()):
         by_group.setdefault(key.rpartition("/")[0], why)

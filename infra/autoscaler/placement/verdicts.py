@@ -1,4 +1,4 @@
-"""Verdicts: what becomes of waiting pods, and what is in the way."""
+"""Verdicts on pending pods, and what is in the way."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Change(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True):
-    """What becomes of a pod."""
+    """A pod's verdict."""
 
     pod: str
     """``namespace/name``."""

@@ -59,7 +59,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._pending = self._gauge("pending_pods", "Pods without a node, by what becomes of them.", "reason")
+        self._pending = self._gauge("pending_pods", "Pods without a node, by verdict.", "reason")
         self._nodes = self._gauge("group_nodes", "Machines of a group.", *_GROUP)
         self._desired = self._gauge("group_desired", "The size that a group is set to, in units.", *_GROUP)
         self._cost = self._gauge("cost_dollars_per_hour", "What a group's machines cost.", *_GROUP)
@@ -192,7 +192,7 @@ class Server:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its parent's word
-                """Probes are no news."""
+                """Probes are not logged."""
 
         self._server = ThreadingHTTPServer((address, port), Handler)
         self._server.daemon_threads = True

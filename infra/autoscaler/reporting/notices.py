@@ -1,9 +1,9 @@
-"""Notices to Slack and to a webhook, from a thread of their own: whoever does not answer holds nothing up.
+"""Notices to Slack and to a webhook, from their own thread: a receiver that does not answer delays nothing.
 
 ``deduplication`` decides which notices are new. What cannot be delivered after a few tries is logged
 and dropped: the cluster's own alerts go another way.
 
-Secrets are files of a folder, ``slack`` (a bot's token) and ``webhook`` (an address), read anew each time, so
+Secrets are files of a folder, ``slack`` (a bot's token) and ``webhook`` (an address), read each time, so
 that new ones need no restart. They appear in no log: an address is a secret as a whole.
 """
 
@@ -71,7 +71,7 @@ class Notifier:
         self._queues: Mapping[str, Queue[tuple[Notice, bool]]] = {
             way: Queue(_WAITING) for way, wanted in ways.items() if wanted
         }
-        # A thread each: Slack being down is no reason that a webhook hears nothing.
+        # A thread each: Slack being down must not silence a webhook.
         self._threads = [
             Thread(target=self._work, args=(way,), name=f"notices-{way}", daemon=True) for way in self._queues
         ]
@@ -139,7 +139,7 @@ class Notifier:
         try:
             said = json.loads(answer)
         except ValueError:
-            raise _NotTakenError("its answer is no JSON") from None
+            raise _NotTakenError("its answer is not JSON") from None
         if not said.get("ok"):
             error = str(said.get("error", "no reason given"))
             raise _NotTakenError(error, final=error not in _SLACK_PASSING)
@@ -203,5 +203,5 @@ def _after(text: str | None) -> float:
 
 
 def _escaped(text: str) -> str:
-    """As Slack wants text that is no markup ("Formatting message text")."""
+    """As Slack wants text that is not markup ("Formatting message text")."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

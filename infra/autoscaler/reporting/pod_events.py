@@ -1,4 +1,4 @@
-"""What pods are told of themselves, as Events: why they wait, or where they are going."""
+"""Events of pods: why they wait, or where they are going."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _HEAD = ("PODS", "OUTCOME", "WHERE", "WHAT")
 
 
 def verdicts(decision: Decision) -> str:
-    """What becomes of what waits, why groups do not take it, and what would be done."""
+    """The verdicts on what is pending, why groups do not take it, and what would be done."""
     if not decision.verdicts:
         waiting = "nothing waits\n"
     else:
@@ -42,7 +42,7 @@ def columns(rows: Iterable[Sequence[str]]) -> str:
 
 
 def pod(explained: Explained) -> str:
-    """One pod: what becomes of it, and why the groups do not take it."""
+    """One pod: its verdict, and why the groups do not take it."""
     gang = f" (of {explained.gang})" if explained.gang else ""
     lines = [f"{explained.pod}{gang}: {explained.outcome}: {explained.text}"]
     lines += [f"  {_obstacle(each)}" for each in explained.obstacles]

@@ -6,7 +6,7 @@ By choice, for a machine without work::
               │                    │           │
               └── a pod came, or work is planned on it: the taint goes, and all is as before
 
-A machine that its group or AWS ends in any case is tainted and emptied at once: its pods are told when it
+A machine that its group or AWS ends in any case is tainted and emptied at once: its pods are notified when it
 ends, and evicted, batch work among them; then its lifecycle hook is released. What never joined the cluster,
 or was lost to it and holds no work, is terminated.
 """

@@ -100,7 +100,7 @@ class Steps:
         ours = self._ours(machine)
         if machine.state == "gone":
             if node is not None:
-                self._do(RemoveNode(node.name, node.uid, "its instance is no more"))
+                self._do(RemoveNode(node.name, node.uid, "its instance no longer exists"))
         elif ours is None:
             if machine.group is not None:
                 if drain is not None:
@@ -109,7 +109,7 @@ class Steps:
                 if drain is not None and node.instance and self._ended(drain):
                     self.drains[machine.name] = drain
                 elif node.ready or not node.instance:
-                    self._do(FreeNode(node.name, "it is no machine of a group"))
+                    self._do(FreeNode(node.name, "it is not a machine of a group"))
         elif machine.state == "leaving":
             if node is not None:
                 self._leave(ours, node, drain)
@@ -122,7 +122,7 @@ class Steps:
             self._lost(ours, node)
         elif machine.state == "draining" and node is not None:
             if drain is None or drain.forced:
-                # Nothing is remembered of it, or what forced it has passed: it begins anew.
+                # Nothing is remembered of it, or what forced it has passed: it starts again.
                 drain = self._drain(ours, "tainted", "it has our taint")
             self._by_choice(ours, node, drain)
 
@@ -211,7 +211,7 @@ class Steps:
     # --- what ends in any case ------------------------------------------------------------------------------
 
     def _leave(self, ours: _Ours, node: Node, drain: Drain | None) -> None:
-        """Its group or AWS ends it: its pods are told and evicted, and then the hook is released."""
+        """Its group or AWS ends it: its pods are notified and evicted, and then the hook is released."""
         machine, instance = ours.machine, ours.instance
         waits = instance.lifecycle == _WAITS
         if not waits and (instance.leaving or instance.interrupted is None):
@@ -299,7 +299,7 @@ class Steps:
         )
 
     def _evict(self, machine: Machine, why: str, by: float | None = None, *, spare: bool = False) -> None:
-        """``spare``: what would lose its work runs on as long as time allows, and is told of it."""
+        """``spare``: what would lose its work runs on as long as time allows, and is notified."""
         for pod in machine.pods:
             if not pod.node or pod.deleting:
                 continue

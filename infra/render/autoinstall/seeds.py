@@ -30,7 +30,7 @@ def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
         key: quoted(value) for key, value in _values(cluster, site, node, system).items()
     }
     values["mtu"] = None if site.mtu == _USUAL else site.mtu
-    # Which disk may be erased is not ours to guess: where nobody says it, whoever stands there is asked.
+    # Which disk may be erased is never guessed: without it in the spec, the person at the console is asked.
     values["interactive"] = None if system else quoted(["storage"])
     names = ("user-data", "meta-data", "network-config")
     return {name: fill(f"{_TEMPLATES}/{name}.j2", node=node.name, site=site.name, **values) for name in names}

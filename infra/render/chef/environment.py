@@ -67,7 +67,7 @@ def _base(cluster: Cluster) -> dict[str, Any]:
     return {
         "time_servers": list(machines.time_servers),
         "sudo_groups": [group.name for group in access.groups if group.sudo],
-        # Whoever sets a machine up must not be locked out by it.
+        # The person who sets a machine up must not be locked out by it.
         "login_groups": [access.admin.login, *access.node_groups],
         "packages": list(machines.packages),
         "unattended_upgrades": machines.unattended_upgrades,

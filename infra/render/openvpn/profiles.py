@@ -20,7 +20,7 @@ _SECONDS: Final = 8
 
 def profile(cluster: Cluster, outputs: Outputs, login: str) -> str:
     """The head of a user's ``.ovpn``, without secrets: ``<ca>``, ``<cert>``, ``<key>`` and ``<tls-crypt-v2>``
-    are appended by whoever holds them.
+    are appended by the driver, which holds them.
 
     Servers whose address AWS has yet to decide are left out, see ``unknown_hosts``.
 

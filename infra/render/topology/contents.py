@@ -1,4 +1,4 @@
-"""What stands in places, told: node pools, machines, storage."""
+"""What is in places: node pools, machines, storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands around the places: the title, the address plan, what is no more, the legend."""
+"""What stands around the places: the title, the address plan, what is gone, the legend."""
 
 from __future__ import annotations
 

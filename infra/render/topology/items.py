@@ -1,6 +1,6 @@
-"""Elements of a cluster: how they are named on the picture, and what is told of each.
+"""Elements of a cluster: how they are named on the picture, and what is shown of each.
 
-What is told is what hovering shows and what the search box looks through, drawn or not.
+It is what hovering shows and what the search box looks through, drawn or not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LINK_LOCAL: Final = IPv4Network("169.254.0.0/16")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An element of the cluster, told."""
+    """An element of the cluster."""
 
     id: str
     kind: str

@@ -1,4 +1,4 @@
-"""Lines between places, told: VPN connections, tunnels between sites, peerings."""
+"""Lines between places: VPN connections, tunnels between sites, peerings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laptops, told: their block, where they come in, and what each group of people may reach."""
+"""Laptops: their block, where they come in, and what each group of people may reach."""
 
 from __future__ import annotations
 

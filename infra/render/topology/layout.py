@@ -2,7 +2,7 @@
 
 A few places are drawn in full, many in brief; lines have a lane each where all places of a kind fit one row,
 and share a bus where they do not. From the top: title, address plan, regions in overflow order, the lines
-between, physical sites and laptops, what is no more, legend.
+between, physical sites and laptops, what is gone, legend.
 """
 
 from __future__ import annotations

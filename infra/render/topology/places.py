@@ -1,4 +1,4 @@
-"""Places and the address plan, told."""
+"""Places and the address plan."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class Admission:
     def _victims(self, workload: Workload, use: Use, keys: Sequence[Key]) -> list[Workload]:
         return preemption.victims(self.ledger, self.admitted, workload, use, keys, self._usage)
 
-    # Who is next, and what becomes of them
+    # Who is next, and the outcome
 
     def _order(self, entry: _Entry) -> tuple[bool, float, int, float]:
         """Among the heads of all queues: who stays within their own quota, has the smaller share with it, the

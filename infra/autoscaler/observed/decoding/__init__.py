@@ -68,7 +68,7 @@ class Decoder:
         }
 
     def list(self, kind: str, body: bytes) -> Listed:
-        """A page of a list. msgspec's errors for a body that is no list at all."""
+        """A page of a list. msgspec's errors for a body that is not a list."""
         known = self._kinds[kind]
         try:
             page = known.page.decode(body)
@@ -98,7 +98,7 @@ class Decoder:
             return _key(named), spare, named.resource_version
 
     def event(self, kind: str, line: bytes) -> Event:
-        """A line of a watch. msgspec's errors for one that is no event at all."""
+        """A line of a watch. msgspec's errors for one that is not an event."""
         change = _change.decode(line)
         raw = bytes(change.object)
         if change.type == "ERROR":

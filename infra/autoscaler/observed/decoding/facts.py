@@ -1,4 +1,4 @@
-"""What the objects tell that are no part of a snapshot themselves, and that it is made of."""
+"""Facts from objects that are not part of a snapshot themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods are of use together alone, by whatever kind of object says so.
+"""Which pods are useful only together, by whatever kind of object says so.
 
 In this order, the first that applies:
 
@@ -139,7 +139,7 @@ class _World:
             return None
         if (group := _group(pod)) is not None:
             known = self._pod_groups.get(group)
-            # The object may come later than its pods, but if it is there, it may say that they are no gang.
+            # The object may come later than its pods, but if it exists, it may say that they are no gang.
             return f"PodGroup/{group}" if known is None or known.least is not None else None
         if (job_set := self._job_sets.get(f"{place}/{pod.labels.get(JOBSET, '')}")) is not None:
             return f"JobSet/{place}/{job_set.name}" if job_set.annotations.get(GANG) != "false" else None

@@ -9,7 +9,7 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s:,\[\]{}"]+'
 
 
 def split(body: bytes) -> tuple[bytes, list[bytes]]:
-    """(``metadata``, ``items``) of a list as raw JSON. ValueError for what is no list."""
+    """(``metadata``, ``items``) of a list as raw JSON. ValueError for what is not a list."""
     metadata = b"{}"
     items: list[bytes] | None = None
     depth = start = 0
@@ -35,5 +35,5 @@ def split(body: bytes) -> tuple[bytes, list[bytes]]:
                 key = text
             expects_key = not expects_key
     if items is None or depth or not body.lstrip().startswith(b"{"):
-        raise ValueError("this is no list")
+        raise ValueError("this is not a list")
     return metadata, items
