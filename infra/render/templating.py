@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -13,6 +15,7 @@ from jinja2 import (
     FileSystemLoader,
     StrictUndefined,
     TemplateError,
+    Undefined,
     select_autoescape,
 )
 from platformdirs import user_cache_path
@@ -29,10 +32,11 @@ ESCAPED: Final = ("html.j2", "svg.j2")
 
 
 @cache
-def _environment() -> Environment:
+def _environment(*, json_values: bool = False) -> Environment:
     return Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
+        finalize=_as_json if json_values else None,
         # By its name, so that no caller can forget it, and a template that is included has its own way.
         autoescape=select_autoescape(ESCAPED, default=False),
         trim_blocks=True,
@@ -61,13 +65,27 @@ def _bytecode_cache() -> FileSystemBytecodeCache | None:
     return FileSystemBytecodeCache(str(folder))
 
 
+def _as_json(value: object) -> object:
+    return value if isinstance(value, Undefined) else json.dumps(value, ensure_ascii=False)
+
+
 def fill(template: str, **values: object) -> str:
     """The text of a template, a path below ``templates/``; values are escaped in ``ESCAPED`` ones.
 
     ``RenderError`` when it asks for something that ``values`` does not have.
     """
+    return _filled(_environment(), template, values)
+
+
+def fill_yaml(template: str, **values: object) -> str:
+    """The same of a template of YAML. Each value is written as JSON, which YAML contains: no text becomes
+    more than one value."""
+    return _filled(_environment(json_values=True), template, values)
+
+
+def _filled(environment: Environment, template: str, values: Mapping[str, object]) -> str:
     try:
-        return _environment().get_template(template).render(values)
+        return environment.get_template(template).render(values)
     except TemplateError as problem:
         raise RenderError(f"templates/{template}: {problem}") from problem
 

@@ -40,7 +40,7 @@ def pulled(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Pulled:
         users[name].add("kubeadm")
     for part in (*APPLIED, *AFTER):
         for documents in import_module(f"infra.render.kubernetes.{part}").objects(cluster, outputs).values():
-            for name in _in_pods(documents):
+            for name in _in_pods(list(documents)):
                 users[name].add(part)
     if cluster.research is not None:
         own = [cluster.research.tools, *(each.image for each in cluster.research.images)]

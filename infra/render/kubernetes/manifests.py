@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from typing import Any, Final, TypeAlias
+from functools import cache, cached_property
+from typing import Any, Final, TypeAlias, overload
 
 from infra.files import Files
+from infra.render.templating import copied, fill_yaml
 
 Object: TypeAlias = dict[str, Any]
 """An object as the API takes it: apiVersion, kind, metadata and the rest, plain JSON values."""
@@ -39,6 +40,46 @@ def of(
         **({"annotations": dict(annotations)} if annotations else {}),
     }
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+
+
+class Manifest(Sequence[Object]):
+    """The objects of a YAML text. What is written is the text, with its comments."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def _objects(self) -> list[Object]:
+        import yaml
+
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return [each for each in yaml.load_all(self.text, Loader=loader) if each is not None]
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    @overload
+    def __getitem__(self, at: int) -> Object: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Object]: ...
+    def __getitem__(self, at: int | slice) -> Object | list[Object]:
+        return self._objects[at]
+
+    def then(self, more: Iterable[Object]) -> Manifest:
+        """These, then more."""
+        text = more.text if isinstance(more, Manifest) else to_yaml(more)
+        return Manifest(f"{self.text}---\n{text}" if text else self.text)
+
+
+def static(path: str) -> Manifest:
+    """Objects that are the same in every cluster: ``templates/kubernetes/static/<path>.yaml``."""
+    return Manifest(copied("kubernetes")[f"{path}.yaml"])
+
+
+def filled(path: str, **values: Any) -> Manifest:
+    """Objects with values of a cluster: ``templates/kubernetes/<path>.yaml.j2``, whose values are written as
+    JSON, quotes included."""
+    return Manifest(fill_yaml(f"kubernetes/{path}.yaml.j2", **values))
 
 
 def mutating_api(minor: str) -> str:
@@ -84,7 +125,11 @@ def _dumper() -> Any:
 
 def written(documents: Documents) -> Files:
     """A part's folder: its files, and a kustomization that names them in their order."""
-    files = {name: to_yaml(objects) for name, objects in documents.items() if objects}
+    files = {
+        name: objects.text if isinstance(objects, Manifest) else to_yaml(objects)
+        for name, objects in documents.items()
+        if isinstance(objects, Manifest) or objects
+    }
     return {**files, **kustomization(list(files))}
 
 

@@ -96,7 +96,7 @@ def of_manifests(of: Cluster) -> Iterator[str]:
     """Each ``image:`` of what is rendered for kubectl, by its text."""
     for path, text in kubernetes.render(of).items():
         if not path.startswith("charts/"):
-            yield from re.findall(r"^\s*(?:- )?image: (\S+)$", text, re.MULTILINE)
+            yield from re.findall(r'^\s*(?:- )?image: "?([^\s"]+)"?$', text, re.MULTILINE)
 
 
 def of_kubeadm(release: str) -> list[str]:

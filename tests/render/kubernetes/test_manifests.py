@@ -1,0 +1,61 @@
+"""Manifests as YAML: static ones are copied, values of a cluster stay values."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from golden_clusters import golden, with_masters
+from msgspec.structs import replace
+from strategies.outputs import outputs_for
+
+from infra.errors import RenderError
+from infra.render import kubernetes
+from infra.render.kubernetes.manifests import Manifest, filled, of, static, to_yaml
+from infra.render.templating import TEMPLATES
+
+FOLDER = TEMPLATES / "kubernetes"
+STATIC = sorted(
+    path.relative_to(FOLDER / "static").as_posix()
+    for path in (FOLDER / "static").rglob("*.yaml")
+    if path.parent.name != "alerts"
+)
+
+
+@cache
+def rendered() -> list[str]:
+    """Every text that some cluster has."""
+    research = golden("research")
+    assert research.tracking is not None
+    clusters = [golden(name) for name in with_masters()]
+    clusters += [replace(research, tracking=replace(research.tracking, managed=None))]
+    return [text for each in clusters for text in kubernetes.render(each, outputs_for(each)).values()]
+
+
+@pytest.mark.parametrize("path", STATIC)
+def test_each_static_file_reaches_a_cluster_with_its_comments(path: str) -> None:
+    text = (FOLDER / "static" / path).read_text(encoding="utf-8")
+    assert any(each.startswith(text) for each in rendered())
+
+
+@pytest.mark.parametrize(
+    "image", ["a: {b}", "x\n  privileged: true", '"', "{{ gpus }}", "no", "#", "1e3", "\u2028é"]
+)
+def test_a_value_stays_a_value(image: str) -> None:
+    (daemons,) = filled("problems/daemons", image=image, gpus=False)
+    (container,) = daemons["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == image
+
+
+def test_a_value_that_is_missing_is_an_error_of_ours() -> None:
+    with pytest.raises(RenderError, match=r"templates/kubernetes/problems/daemons\.yaml\.j2"):
+        filled("problems/daemons", gpus=True)
+
+
+def test_more_objects_come_after_a_text() -> None:
+    first, second = of("v1", "ConfigMap", "a"), of("v1", "ConfigMap", "b")
+    text = "# why\n" + to_yaml([first])
+    assert list(Manifest(text).then([second])) == [first, second]
+    assert Manifest(text).then(Manifest(text)).text == f"{text}---\n{text}"
+    assert Manifest(text).then([]).text == text
+    assert [each["kind"] for each in static("problems/rights")] == ["ServiceAccount", "ClusterRoleBinding"]
