@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from infra.catalogue.labels import EFA, INTERCONNECT
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.manifests import SYSTEM, Documents, Object
-from infra.render.kubernetes.pods import EVERYWHERE, daemons, host, requests
+from infra.render.kubernetes.manifests import Documents, filled
 
 NAME: Final = "efa-device-plugin"
 
@@ -23,42 +21,4 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     addon = cluster.kubernetes.addon(NAME)
     if addon is None or addon.image is None:
         return {}
-    return {"device-plugin.yaml": [_plugin(addon.image)]}
-
-
-def _plugin(image: str) -> Object:
-    container = {
-        "name": NAME,
-        "image": image,
-        "resources": requests("10m", "20Mi"),
-        "securityContext": {"privileged": True, "runAsUser": 0},
-        "volumeMounts": [
-            {"name": "plugins", "mountPath": "/var/lib/kubelet/device-plugins"},
-            {"name": "adapters", "mountPath": "/dev/infiniband"},
-            {"name": "neuron", "mountPath": "/opt/aws/neuron"},
-        ],
-    }
-    spec = {
-        "affinity": _with_adapters(),
-        "automountServiceAccountToken": False,
-        "hostNetwork": True,
-        "priorityClassName": "system-node-critical",
-        "tolerations": EVERYWHERE,
-        "containers": [container],
-        "volumes": [
-            host("plugins", "/var/lib/kubelet/device-plugins", "Directory"),
-            # Not there until the driver has found the adapters: until then the pod waits.
-            host("adapters", "/dev/infiniband", "Directory"),
-            {"name": "neuron", "emptyDir": {}},
-        ],
-    }
-    return daemons(NAME, SYSTEM, {"app.kubernetes.io/name": NAME}, spec)
-
-
-def _with_adapters() -> Object:
-    """Nodes with the label; and those that joined when the other one said it, until they are replaced."""
-    terms = [
-        {"matchExpressions": [{"key": EFA, "operator": "In", "values": ["true"]}]},
-        {"matchExpressions": [{"key": INTERCONNECT, "operator": "In", "values": ["efa"]}]},
-    ]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    return {"device-plugin.yaml": filled("efa/device-plugin", image=addon.image)}

@@ -68,7 +68,7 @@ class Manifest(Sequence[Object]):
     def then(self, more: Iterable[Object]) -> Manifest:
         """These, then more."""
         text = more.text if isinstance(more, Manifest) else to_yaml(more)
-        return Manifest(f"{self.text}---\n{text}" if text else self.text)
+        return Manifest("---\n".join(filter(None, (self.text, text))))
 
 
 def static(path: str) -> Manifest:

@@ -34,7 +34,7 @@ def test_the_cache_and_kube_proxy_share_an_address_and_coredns_has_another() -> 
     assert service["selector"] == upstream["selector"]
     [container] = objects["DaemonSet", "node-local-dns"]["spec"]["template"]["spec"]["containers"]
     assert container["args"][:2] == ["-localip", service["clusterIP"]]
-    text = dns.cache_corefile(cluster)
+    text = dns.corefile(cluster, "cache")
     assert text.count(f"bind {service['clusterIP']}\n") == 2
     assert f"forward . {upstream['clusterIP']} {{" in text
     assert service["clusterIP"] != upstream["clusterIP"]
