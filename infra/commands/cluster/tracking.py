@@ -38,8 +38,7 @@ def bring_access(
     from infra.drive import database_authorities
     from infra.drive.kubernetes import secret_objects
     from infra.drive.secrets import database_password
-    from infra.render.kubernetes.tracking_database import AUTHORITIES, SECRET
-    from infra.render.kubernetes.tracking_service import NAMESPACE
+    from infra.render.kubernetes.tracking_service import AUTHORITIES, NAMESPACE, SECRET
 
     values, note = {"password": database_password(store)}, ""
     if managed is not None:
@@ -128,8 +127,7 @@ def _tracking(project: Project) -> Tracking:
 def _inside(there: cluster_access.Reach) -> Postgres:
     """PostgreSQL's programs in the database's pod: its socket wants no password."""
     from infra.drive.database_backup import Postgres
-    from infra.render.kubernetes.tracking_database import DATABASE
-    from infra.render.kubernetes.tracking_service import NAMESPACE
+    from infra.render.kubernetes.tracking_service import DATABASE, NAMESPACE
 
     words = ("exec", "--stdin", f"--namespace={NAMESPACE}", f"{DATABASE}-0", "--")
     return Postgres(*there.kubectl.command(*words))

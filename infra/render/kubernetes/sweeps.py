@@ -8,26 +8,15 @@ where all that it knows is. Pods, secrets and other people's namespaces are clos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes import research, rights
-from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
-from infra.render.kubernetes.tracking import EXPERIMENTS
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of, static
 from infra.render.kubernetes.tracking_service import is_served
 
 ACCOUNT: Final = "sweep"
 _ROLE: Final = "causeway:sweep"
-
-_RULES: Final[tuple[dict[str, Any], ...]] = (
-    {
-        "apiGroups": ["jobset.x-k8s.io"],
-        "resources": ["jobsets"],
-        "verbs": ["create", "get", "list", "watch"],
-    },
-    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]},
-    {**EXPERIMENTS, "verbs": ["get", "list", "create", "update"]},
-)
 
 
 def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
@@ -38,7 +27,7 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     if not namespaces:
         return {}
     return {
-        "rights.yaml": [of(rights.API, "ClusterRole", _ROLE, rules=list(_RULES)), _reading(namespaces)],
+        "rights.yaml": static("sweeps/rights").then([_reading(namespaces)]),
         "accounts.yaml": [
             each
             for namespace in namespaces

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from infra.model import Cluster, Outputs
-from infra.render.kubernetes.manifests import Object, of
 
 NAME: Final = "mlflow"
 NAMESPACE: Final = "mlflow"
 PORT: Final = 5000
+
+DATABASE: Final = "database"
+"""The StatefulSet and service of a database in a pod."""
+SECRET: Final = "database"  # noqa: S105 - a name
+"""The Secret that ``invoke cluster.up`` brings: ``password``, of the database's user."""
+AUTHORITIES: Final = "authorities.pem"
+"""Its key for who signs the certificate of a database at RDS."""
 
 
 def is_served(cluster: Cluster, outputs: Outputs) -> bool:
@@ -25,15 +30,3 @@ def offer(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
         return {}
     url = f"http://{NAME}.{NAMESPACE}.svc:{PORT}"
     return {"tracking": {"url": url, "namespace": NAMESPACE, "service": NAME, "port": PORT}}
-
-
-def service(name: str, port: int, labels: Mapping[str, str]) -> Object:
-    """A service of the namespace, before the pods with these labels."""
-    return of(
-        "v1",
-        "Service",
-        name,
-        namespace=NAMESPACE,
-        labels=labels,
-        spec={"selector": dict(labels), "ports": [{"name": "main", "port": port, "targetPort": port}]},
-    )
