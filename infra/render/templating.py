@@ -77,7 +77,7 @@ def fill(template: str, **values: object) -> str:
     return _filled(_environment(), template, values)
 
 
-def fill_yaml(template: str, **values: object) -> str:
+def fill_yaml(template: str, /, **values: object) -> str:
     """The same of a template of YAML. Each value is written as JSON, which YAML contains: no text becomes
     more than one value."""
     return _filled(_environment(json_values=True), template, values)

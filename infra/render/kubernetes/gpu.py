@@ -19,7 +19,7 @@ from typing import Any, Final
 from infra.catalogue.labels import GPU_MODEL, PLUGIN, WHOLE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
-from infra.render.kubernetes.manifests import SYSTEM, Documents, Manifest, Object, filled, of, static
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Manifest, Object, filled, joined, of, static
 from infra.render.templating import copied
 
 FEATURES: Final = "/etc/kubernetes/node-feature-discovery/features.d"
@@ -81,20 +81,18 @@ def _sharing(gpus: Gpus) -> str:
 
 def _agents(cluster: Cluster, addon: str, shared: Mapping[str, Gpus]) -> Manifest:
     """A DaemonSet for each configuration, on the nodes that have it."""
-    found = Manifest("")
-    for configuration, gpus in shared.items():
-        found = found.then(
-            filled(
-                f"gpu/{addon}",
-                name=addon if configuration == WHOLE else f"{addon}-{configuration}",
-                image=_image(cluster, addon),
-                configuration=f"/etc/sharing/{configuration}.yaml",
-                nodes=_nodes(configuration, shared),
-                mig=bool(gpus.mig),
-                features=FEATURES,
-            )
+    return joined(
+        filled(
+            f"gpu/{addon}",
+            name=addon if configuration == WHOLE else f"{addon}-{configuration}",
+            image=_image(cluster, addon),
+            configuration=f"/etc/sharing/{configuration}.yaml",
+            nodes=_nodes(configuration, shared),
+            mig=bool(gpus.mig),
+            features=FEATURES,
         )
-    return found
+        for configuration, gpus in shared.items()
+    )
 
 
 def _nodes(configuration: str, shared: Iterable[str]) -> list[Object]:

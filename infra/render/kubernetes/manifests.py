@@ -67,8 +67,8 @@ class Manifest(Sequence[Object]):
 
     def then(self, more: Iterable[Object]) -> Manifest:
         """These, then more."""
-        text = more.text if isinstance(more, Manifest) else to_yaml(more)
-        return Manifest("---\n".join(filter(None, (self.text, text))))
+        text = to_yaml(more)
+        return Manifest(f"{self.text}---\n{text}" if text else self.text)
 
 
 def static(path: str) -> Manifest:
@@ -76,10 +76,15 @@ def static(path: str) -> Manifest:
     return Manifest(copied("kubernetes")[f"{path}.yaml"])
 
 
-def filled(path: str, **values: Any) -> Manifest:
+def filled(path: str, /, **values: Any) -> Manifest:
     """Objects with values of a cluster: ``templates/kubernetes/<path>.yaml.j2``, whose values are written as
     JSON, quotes included."""
     return Manifest(fill_yaml(f"kubernetes/{path}.yaml.j2", **values))
+
+
+def joined(parts: Iterable[Manifest]) -> Manifest:
+    """The objects of several."""
+    return Manifest("---\n".join(part.text for part in parts))
 
 
 def mutating_api(minor: str) -> str:
@@ -128,7 +133,7 @@ def written(documents: Documents) -> Files:
     files = {
         name: objects.text if isinstance(objects, Manifest) else to_yaml(objects)
         for name, objects in documents.items()
-        if isinstance(objects, Manifest) or objects
+        if (objects.text if isinstance(objects, Manifest) else objects)
     }
     return {**files, **kustomization(list(files))}
 

@@ -6,15 +6,9 @@ supported"). Without that master there are no figures until it is back; the clus
 
 from __future__ import annotations
 
-from typing import Final
-
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.charts.monitoring import STORAGE_CLASS, STORAGE_SIZE
-from infra.render.kubernetes.manifests import Documents, of
-from infra.render.kubernetes.pods import matching
-
-PATH: Final = "/var/lib/causeway/prometheus"
-"""Made by the cookbook ``kubernetes`` on masters, with Prometheus's owner."""
+from infra.render.kubernetes.manifests import Documents, filled
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
@@ -23,30 +17,4 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     if plane is None or not cluster.kubernetes.has("prometheus"):
         return {}
     first = plane.masters[0].hostname
-    required = matching([{"key": "kubernetes.io/hostname", "operator": "In", "values": [first]}])
-    return {
-        "storage.yaml": [
-            of(
-                "storage.k8s.io/v1",
-                "StorageClass",
-                STORAGE_CLASS,
-                provisioner="kubernetes.io/no-provisioner",
-                volumeBindingMode="WaitForFirstConsumer",
-                reclaimPolicy="Retain",
-            ),
-            of(
-                "v1",
-                "PersistentVolume",
-                "prometheus",
-                spec={
-                    "capacity": {"storage": STORAGE_SIZE},
-                    "accessModes": ["ReadWriteOnce"],
-                    "persistentVolumeReclaimPolicy": "Retain",
-                    "storageClassName": STORAGE_CLASS,
-                    "volumeMode": "Filesystem",
-                    "local": {"path": PATH},
-                    "nodeAffinity": {"required": required},
-                },
-            ),
-        ]
-    }
+    return {"storage.yaml": filled("monitoring/storage", name=STORAGE_CLASS, size=STORAGE_SIZE, master=first)}

@@ -31,7 +31,7 @@ from infra.model.kubernetes import Taint
 from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalNode
 from infra.render.kubernetes import queue_policies, user_limits
-from infra.render.kubernetes.manifests import Documents, Object, of
+from infra.render.kubernetes.manifests import Documents, Object, of, static
 from infra.render.kubernetes.scaling import is_scaled
 from infra.render.kubernetes.scheduling import GPU_TAINT
 from infra.render.kubernetes.tenants import SHARED, TEAM, team_of
@@ -116,7 +116,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         "policies.yaml": [*queue_policies.policies(cluster), *user_limits.policies(cluster)],
         "flavours.yaml": [_topology(), *map(_flavour, found), *user_limits.flavors(cluster)],
         "classes.yaml": list(_classes(cluster)),
-        "checks.yaml": list(_checks()) if asked else [],
+        "checks.yaml": static("after/queues/checks") if asked else [],
         "queues.yaml": list(_queues(cluster, found, asked=asked)),
         "ways-in.yaml": list(_ways_in(cluster)),
     }
@@ -222,38 +222,6 @@ def _classes(cluster: Cluster) -> Iterator[Object]:
     """For work that is to wait by another class than its pods are evicted by, and for its own."""
     for each in cluster.kubernetes.priority_classes:
         yield of(_API, "WorkloadPriorityClass", each.name, value=each.value)
-
-
-def _checks() -> Iterator[Object]:
-    yield of(
-        _API,
-        "ProvisioningRequestConfig",
-        "batch",
-        spec={
-            "provisioningClassName": PROVISIONING_CLASS,
-            "managedResources": [_CARDS],
-            # Work waits for capacity for as long as it takes; it is never given up. A request fails when its
-            # pool has no machines in any region, and the next flavour is to be tried soon.
-            "retryStrategy": {
-                "backoffLimitCount": 1000,
-                "backoffBaseSeconds": 10,
-                "backoffMaxSeconds": 600,
-            },
-        },
-    )
-    yield of(
-        _API,
-        "AdmissionCheck",
-        CHECK,
-        spec={
-            "controllerName": "kueue.x-k8s.io/provisioning-request",
-            "parameters": {
-                "apiGroup": "kueue.x-k8s.io",
-                "kind": "ProvisioningRequestConfig",
-                "name": "batch",
-            },
-        },
-    )
 
 
 def shares(cluster: Cluster, found: Sequence[Flavour]) -> dict[str, dict[str, int]]:

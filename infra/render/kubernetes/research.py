@@ -16,11 +16,9 @@ from infra.catalogue.labels import INTERCONNECT
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
 from infra.model.research import Research
-from infra.render.kubernetes import grafana, rights, tracking_service
+from infra.render.kubernetes import grafana, tracking_service
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD, GRAFANA_PORT, NAMESPACE
-from infra.render.kubernetes.charts.release import ON_MASTERS
-from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
-from infra.render.kubernetes.pods import HARDENED, requests
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, filled, of
 from infra.render.kubernetes.tenants import members, role_of, subject
 from infra.render.kubernetes.volumes import claim, home_of, shown_paths
 
@@ -50,9 +48,15 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
             for namespace in namespaces(cluster)
             for each in _account(cluster, namespace, outputs, _renewer(cluster.research))
         ],
-        "renewal.yaml": list(_renewal(cluster.research.tools)) if cluster.research.tools else [],
-        "blocked.yaml": list(_blocked(cluster.research.tools)) if cluster.research.tools else [],
+        **_programs(cluster.research.tools),
     }
+
+
+def _programs(image: str | None) -> Documents:
+    """What keeps code from expiring, and what stops runs that can't start; nothing without an image."""
+    if not image:
+        return {}
+    return {f"{name}.yaml": filled(f"research/{name}", image=image) for name in ("renewal", "blocked")}
 
 
 def namespaces(cluster: Cluster) -> tuple[str, ...]:
@@ -230,100 +234,7 @@ def _binding(namespace: str, who: Sequence[dict[str, str]], role: str = NAME) ->
     return of(f"{_RBAC}/v1", "RoleBinding", role, namespace=namespace, roleRef=reference, subjects=list(who))
 
 
-_BOUND: Final[Object] = {
-    **HARDENED,
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-
-
-# -- What keeps code of runs from expiring ----------------------------------------------------------------
-
-
 def _renewer(research: Research) -> list[dict[str, str]]:
     """The account that renews code, as bindings name it; empty where the spec names no image for it."""
     account = {"kind": "ServiceAccount", "name": RENEWAL, "namespace": SYSTEM}
     return [account] if research.tools else []
-
-
-def _renewal(tools: str) -> Iterator[Object]:
-    """Once a day, ``causeway.renew``: lists all runs, and copies their code as each namespace's ``work``."""
-    rules = [{"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["list"]}]
-    yield from rights.everywhere(RENEWAL, SYSTEM, rules, role=f"causeway:{RENEWAL}")
-    container = {
-        "name": "renew",
-        "image": tools,
-        "command": ["python", "-m", "causeway.renew"],
-        "resources": requests("50m", "256Mi", limit="1Gi"),
-        "securityContext": _BOUND,
-    }
-    labels = {"app.kubernetes.io/name": RENEWAL}
-    pod = {
-        "restartPolicy": "Never",
-        "serviceAccountName": RENEWAL,
-        "enableServiceLinks": False,
-        "containers": [container],
-    }
-    yield of(
-        "batch/v1",
-        "CronJob",
-        RENEWAL,
-        namespace=SYSTEM,
-        labels=labels,
-        spec={
-            # The store keeps code for a week at least, and what is a third of that old is renewed.
-            "schedule": "41 4 * * *",
-            "timeZone": "Etc/UTC",
-            "concurrencyPolicy": "Forbid",
-            "startingDeadlineSeconds": 12 * 3600,
-            "successfulJobsHistoryLimit": 1,
-            "failedJobsHistoryLimit": 3,
-            "jobTemplate": {
-                "spec": {
-                    "backoffLimit": 3,
-                    "activeDeadlineSeconds": 6 * 3600,
-                    "template": {"metadata": {"labels": labels}, "spec": pod},
-                }
-            },
-        },
-    )
-
-
-# -- What stops runs that can't start ---------------------------------------------------------------------
-
-
-def _blocked(tools: str) -> Iterator[Object]:
-    """``causeway.end_blocked``: lists pods that wait, and stops runs by their Workloads."""
-    rules = [
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-        {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get", "patch"]},
-        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]},
-    ]
-    yield from rights.everywhere(BLOCKED, SYSTEM, rules, role=f"causeway:{BLOCKED}")
-    labels = {"app.kubernetes.io/name": BLOCKED}
-    container = {
-        "name": "end-blocked",
-        "image": tools,
-        "command": ["python", "-m", "causeway.end_blocked"],
-        "resources": requests("10m", "64Mi", limit="512Mi"),
-        "securityContext": _BOUND,
-    }
-    pod = {
-        **ON_MASTERS,
-        "serviceAccountName": BLOCKED,
-        "enableServiceLinks": False,
-        "containers": [container],
-    }
-    yield of(
-        "apps/v1",
-        "Deployment",
-        BLOCKED,
-        namespace=SYSTEM,
-        labels=labels,
-        spec={
-            "replicas": 1,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    )

@@ -8,7 +8,7 @@ import yaml
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.charts.monitoring import DASHBOARDS, FOLDER, NAMESPACE
-from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.kubernetes.manifests import Documents, Manifest, Object, filled, joined, of
 from infra.render.kubernetes.scaling import is_scaled
 from infra.render.templating import copied
 
@@ -50,34 +50,10 @@ def _about(cluster: Cluster, name: str) -> bool:
     return name not in _NEEDS or cluster.kubernetes.has(_NEEDS[name])
 
 
-def _monitors(cluster: Cluster) -> list[Object]:
+def _monitors(cluster: Cluster) -> Manifest:
     agents = [name for name in ("dcgm-exporter", "node-problem-detector") if cluster.kubernetes.has(name)]
     agents += ["autoscaler"] if is_scaled(cluster) else []
-    return [
-        of(
-            "monitoring.coreos.com/v1",
-            "PodMonitor",
-            name,
-            namespace=SYSTEM,
-            spec={
-                "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
-                "podMetricsEndpoints": [
-                    {
-                        "port": "metrics",
-                        "interval": "30s",
-                        # Pods in figures are those that use a card, never the exporter.
-                        "honorLabels": True,
-                        "relabelings": [
-                            {"action": "labeldrop", "regex": "pod|namespace|container"},
-                            {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"},
-                            {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"},
-                        ],
-                    }
-                ],
-            },
-        )
-        for name in agents
-    ]
+    return joined(filled("after/watching/monitor", name=name) for name in agents)
 
 
 def _alerts(cluster: Cluster) -> list[Object]:

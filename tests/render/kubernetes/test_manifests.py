@@ -11,7 +11,7 @@ from strategies.outputs import outputs_for
 
 from infra.errors import RenderError
 from infra.render import kubernetes
-from infra.render.kubernetes.manifests import Manifest, filled, of, static, to_yaml
+from infra.render.kubernetes.manifests import Manifest, filled, joined, of, static, to_yaml, written
 from infra.render.templating import TEMPLATES
 
 FOLDER = TEMPLATES / "kubernetes"
@@ -56,6 +56,10 @@ def test_more_objects_come_after_a_text() -> None:
     first, second = of("v1", "ConfigMap", "a"), of("v1", "ConfigMap", "b")
     text = "# why\n" + to_yaml([first])
     assert list(Manifest(text).then([second])) == [first, second]
-    assert Manifest(text).then(Manifest(text)).text == f"{text}---\n{text}"
+    assert joined([Manifest(text), Manifest(text)]).text == f"{text}---\n{text}"
+    assert written({"none.yaml": joined([]), "some.yaml": Manifest(text)}).keys() == {
+        "kustomization.yaml",
+        "some.yaml",
+    }
     assert Manifest(text).then([]).text == text
     assert [each["kind"] for each in static("problems/rights")] == ["ServiceAccount", "ClusterRoleBinding"]
