@@ -9,6 +9,12 @@ from infra.render.kubernetes.manifests import Object, of
 
 _API: Final = "admissionregistration.k8s.io/v1"
 
+SYSTEM: Final = (
+    "request.userInfo.username.startsWith('system:')"
+    " && !request.userInfo.username.startsWith('system:serviceaccount:' + request.namespace + ':')"
+)
+"""Whether Kubernetes' own parts or a controller ask, in CEL; a pod of the namespace is neither."""
+
 PODS: Final[Object] = {
     "apiGroups": [""],
     "apiVersions": ["v1"],

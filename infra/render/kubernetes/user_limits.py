@@ -18,8 +18,7 @@ from typing import Any
 from infra.catalogue.labels import GPU_LIMIT, LIMITED_GPUS, OURS
 from infra.model import Cluster
 from infra.model.platform import Group
-from infra.render.kubernetes.admission import PODS, WORK, pod_specs, validating
-from infra.render.kubernetes.guards import SYSTEM
+from infra.render.kubernetes.admission import PODS, SYSTEM, WORK, pod_specs, validating
 from infra.render.kubernetes.manifests import Object, of
 from infra.render.kubernetes.scheduling import GPU_TAINT
 from infra.render.kubernetes.tenants import OF_TENANTS, members

@@ -203,7 +203,7 @@ def test_what_is_ours_is_let_alone(here: Plane) -> None:
 def test_a_pod_that_no_one_has_seen_to_does_not_start(here: Plane) -> None:
     """The one policy refuses what the other would have written, if it were away."""
     path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
-    kept = here.admin.call("GET", f"{path}/placement-of-pods.causeway.dev")
+    kept = here.admin.call("GET", f"{path}/placement.causeway.dev")
     here.admin.delete(kept)
     try:
         each = pod("x", ADA, cards=1, of="low")
