@@ -65,11 +65,6 @@ class Manifest(Sequence[Object]):
     def __getitem__(self, at: int | slice) -> Object | list[Object]:
         return self._objects[at]
 
-    def then(self, more: Iterable[Object]) -> Manifest:
-        """These, then more."""
-        text = to_yaml(more)
-        return Manifest(f"{self.text}---\n{text}" if text else self.text)
-
 
 def static(path: str) -> Manifest:
     """Objects that are the same in every cluster: ``templates/kubernetes/static/<path>.yaml``."""
@@ -82,9 +77,10 @@ def filled(path: str, /, **values: Any) -> Manifest:
     return Manifest(fill_yaml(f"kubernetes/{path}.yaml.j2", **values))
 
 
-def joined(parts: Iterable[Manifest]) -> Manifest:
-    """The objects of several."""
-    return Manifest("---\n".join(part.text for part in parts))
+def joined(parts: Iterable[Iterable[Object]]) -> Manifest:
+    """The objects of several, of which some are computed."""
+    texts = (part.text if isinstance(part, Manifest) else to_yaml(part) for part in parts)
+    return Manifest("---\n".join(filter(None, texts)))
 
 
 def mutating_api(minor: str) -> str:

@@ -113,7 +113,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     # One that writes nothing answers no request either, and jobs would wait for ever.
     asked = is_scaled(cluster) and not cluster.autoscaler.dry_run
     return {
-        "policies.yaml": [*queue_policies.policies(cluster), *user_limits.policies(cluster)],
+        "policies.yaml": queue_policies.policies(cluster),
         "flavours.yaml": [_topology(), *map(_flavour, found), *user_limits.flavors(cluster)],
         "classes.yaml": list(_classes(cluster)),
         "checks.yaml": static("after/queues/checks") if asked else [],

@@ -12,7 +12,7 @@ from typing import Final
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes import research, rights
-from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of, static
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, joined, of, static
 from infra.render.kubernetes.tracking_service import is_served
 
 ACCOUNT: Final = "sweep"
@@ -27,7 +27,7 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     if not namespaces:
         return {}
     return {
-        "rights.yaml": static("sweeps/rights").then([_reading(namespaces)]),
+        "rights.yaml": joined([static("sweeps/rights"), [_reading(namespaces)]]),
         "accounts.yaml": [
             each
             for namespace in namespaces

@@ -18,7 +18,7 @@ from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.tracking import Tracking
 from infra.render.kubernetes import rights
-from infra.render.kubernetes.manifests import Documents, Manifest, Object, filled, of, static
+from infra.render.kubernetes.manifests import Documents, Manifest, Object, filled, joined, of, static
 from infra.render.kubernetes.namespaces import laptops
 from infra.render.kubernetes.research import WORK
 from infra.render.kubernetes.tenants import members, subject
@@ -42,7 +42,7 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     shared = _shared(tracking, outputs)
     return {
         "kinds.yaml": static("tracking/kinds"),
-        "rights.yaml": static("tracking/rights").then([*_users(cluster), *_openers(cluster)]),
+        "rights.yaml": joined([static("tracking/rights"), _users(cluster), _openers(cluster)]),
         "network.yaml": filled("tracking/network", laptops=list(map(str, laptops(cluster))), in_pod=in_pod),
         "database.yaml": _database(cluster, tracking) if in_pod else [],
         "scripts.yaml": [of("v1", "ConfigMap", "scripts", namespace=NAMESPACE, labels=_APP, data=scripts)],

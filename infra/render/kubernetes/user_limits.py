@@ -11,17 +11,15 @@ group itself where no member did.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from infra.catalogue.labels import GPU_LIMIT, LIMITED_GPUS, OURS
+from infra.catalogue.labels import GPU_LIMIT, LIMITED_GPUS
 from infra.model import Cluster
 from infra.model.platform import Group
-from infra.render.kubernetes.admission import PODS, SYSTEM, WORK, pod_specs, validating
 from infra.render.kubernetes.manifests import Object, of
 from infra.render.kubernetes.scheduling import GPU_TAINT
-from infra.render.kubernetes.tenants import OF_TENANTS, members
+from infra.render.kubernetes.tenants import members
 
 
 def flavors(cluster: Cluster) -> Iterator[Object]:
@@ -63,74 +61,6 @@ def transformations(cluster: Cluster) -> dict[str, Any]:
     return {
         "transformations": [{"input": GPU_TAINT, "strategy": "Retain", "outputs": {LIMITED_GPUS: "1"}}],
     }
-
-
-def share(cluster: Cluster) -> str:
-    """In CEL, for whom work counts that is being submitted: a list with a namespace, or an empty one where
-    there is no limit."""
-    groups = limited(cluster)
-    own = [group.namespace for group in groups]
-    theirs = sorted({user.namespace for group in groups for user in members(cluster, group)})
-    logins = {group.namespace: [user.login for user in members(cluster, group)] for group in groups}
-    people = {user.login: user.namespace for group in groups for user in members(cluster, group)}
-    submitted = "request.userInfo.username"
-    return (
-        f"request.namespace in {json.dumps(own)} ? [{submitted} in {json.dumps(logins)}[request.namespace]"
-        f" ? {json.dumps(people)}[{submitted}] : request.namespace]"
-        f" : request.namespace in {json.dumps(theirs)} ? [request.namespace] : []"
-    )
-
-
-def lacks_toleration(spec: str) -> str:
-    """In CEL, whether a pod spec is to be given `toleration`. Uses the variable ``share``."""
-    there = f"has({spec}.tolerations) && {spec}.tolerations.exists(t, {_is_limit('t')})"
-    return f"size(variables.share) > 0 && !({there})"
-
-
-def toleration() -> str:
-    """In CEL, the toleration of the flavor of `share`."""
-    return (
-        f"{{'key': {json.dumps(GPU_LIMIT)}, 'operator': 'Equal', 'value': variables.share[0],"
-        " 'effect': 'NoSchedule'}"
-    )
-
-
-def policies(cluster: Cluster) -> list[Object]:
-    """Refuses work that would count for somebody else: a toleration of another flavor, or of all taints."""
-    if not limited(cluster):
-        return []
-    own = (
-        f"{_is_limit('t')} && (!has(t.operator) || t.operator == 'Equal')"
-        " && has(t.value) && [t.value] == variables.share"
-    )
-    return validating(
-        f"limits-of-users.{OURS}",
-        [PODS, *WORK],
-        [
-            {
-                # What controllers make of somebody's work was looked at there.
-                "expression": f"({SYSTEM}) || variables.asked == variables.had"
-                f" || variables.asked.all(t, {own})",
-                "message": f"a toleration of all taints, or of {GPU_LIMIT} for somebody else: leave it out",
-            }
-        ],
-        namespaces=OF_TENANTS,
-        variables=[
-            {"name": "share", "expression": share(cluster)},
-            {"name": "asked", "expression": _asked("dyn(object)")},
-            {"name": "had", "expression": f"oldObject == null ? [] : {_asked('dyn(oldObject)')}"},
-        ],
-    )
-
-
-def _asked(work: str) -> str:
-    """In CEL: tolerations of an object's pods that some flavor of these has to do with."""
-    chosen = f"s.tolerations.filter(t, !has(t.key) || t.key == '' || {_is_limit('t')})"
-    return f"({pod_specs(work)}).map(s, has(s.tolerations) ? {chosen} : []).flatten()"
-
-
-def _is_limit(toleration: str) -> str:
-    return f"(has({toleration}.key) && {toleration}.key == {json.dumps(GPU_LIMIT)})"
 
 
 def limited(cluster: Cluster) -> tuple[Group, ...]:

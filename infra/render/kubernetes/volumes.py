@@ -13,14 +13,14 @@ its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.catalogue.labels import CAPACITY, SITE
+from infra.catalogue.labels import CAPACITY
 from infra.model import Cluster, Outputs
 from infra.model.platform import Bucket, User
-from infra.render.kubernetes.manifests import Documents, Object, mutating_api, of
+from infra.render.kubernetes.manifests import Documents, Object, filled, joined, mutating_api, of
 from infra.render.kubernetes.pods import at, matching
 
 _STATED: Final = "1Pi"
@@ -32,7 +32,7 @@ _HOME: Final = "/home"
 def objects(cluster: Cluster, outputs: Outputs) -> Documents:
     """``classes.yaml``, ``volumes.yaml`` and ``quotas.yaml``."""
     return {
-        "classes.yaml": list(_classes(cluster, outputs)),
+        "classes.yaml": _classes(cluster, outputs),
         "volumes.yaml": list(_volumes(cluster)),
         "quotas.yaml": list(_quotas(cluster)),
     }
@@ -41,8 +41,8 @@ def objects(cluster: Cluster, outputs: Outputs) -> Documents:
 # -- Volumes on demand -------------------------------------------------------------------------------------
 
 
-def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
-    storage = cluster.storage
+def _classes(cluster: Cluster, outputs: Outputs) -> Sequence[Object]:
+    storage, found = cluster.storage, list[Object]()
     reached: dict[str, list[str]] = {}
     for export in storage.nfs:
         if (name := export.storage_class) is not None:
@@ -61,7 +61,7 @@ def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
                 # Nobody may not delete what others have written. The server does, some days later.
                 "onDelete": "archive",
             }
-            yield _class(name, "nfs.csi.k8s.io", parameters, ["nfsvers=4.2", "hard", "noatime"])
+            found.append(_class(name, "nfs.csi.k8s.io", parameters, ["nfsvers=4.2", "hard", "noatime"]))
     for system in storage.efs:
         made = outputs.file_systems.get(system.site, {}).get(system.name)
         # Before apply there is none; its class comes with the render after.
@@ -76,9 +76,11 @@ def _classes(cluster: Cluster, outputs: Outputs) -> Iterator[Object]:
                 "directoryPerms": "0770",
             }
             # As a machine mounts it: by its role, which the file system's policy asks for.
-            yield _class(name, "efs.csi.aws.com", parameters, ["tls", "iam"])
-    if reached:
-        yield from _kept_near(cluster.kubernetes.version, reached)
+            found.append(_class(name, "efs.csi.aws.com", parameters, ["tls", "iam"]))
+    if not reached:
+        return found
+    api = mutating_api(cluster.kubernetes.version)
+    return joined([found, filled("volumes/kept-near", api=api, sites_of_classes=reached)])
 
 
 def _class(name: str, provisioner: str, parameters: dict[str, str], options: list[str]) -> Object:
@@ -92,66 +94,6 @@ def _class(name: str, provisioner: str, parameters: dict[str, str], options: lis
         reclaimPolicy="Delete",
         volumeBindingMode="Immediate",
     )
-
-
-def _kept_near(minor: str, reached: Mapping[str, list[str]]) -> Iterator[Object]:
-    """A volume keeps its pods where it can be mounted. Its driver does not say where that is."""
-    name = "volumes-stay-in-reach"
-    sites = ", ".join(f'"{each}": [{_quoted(where)}]' for each, where in reached.items())
-    typed = "Object.spec.nodeAffinity.required"
-    terms = f"{typed}.nodeSelectorTerms"
-    requirement = (
-        f'{terms}.matchExpressions{{key: "{SITE}", operator: "In", '
-        "values: variables.sites[object.spec.storageClassName]}"
-    )
-    # Step by step: the API server can't write a list with objects in it (1.36), and no apply configuration
-    # may touch a selector, which is atomic.
-    path = "/spec/nodeAffinity/required/nodeSelectorTerms"
-    patches = (
-        ("/spec/nodeAffinity", f"Object.spec.nodeAffinity{{required: {typed}{{nodeSelectorTerms: []}}}}"),
-        (f"{path}/-", f"{terms}{{matchExpressions: []}}"),
-        (f"{path}/0/matchExpressions/-", requirement),
-    )
-    expression = ", ".join(
-        f'JSONPatch{{op: "add", path: "{where}", value: {what}}}' for where, what in patches
-    )
-    api = mutating_api(minor)
-    yield of(
-        api,
-        "MutatingAdmissionPolicy",
-        name,
-        spec={
-            "matchConstraints": {
-                "resourceRules": [
-                    {
-                        "apiGroups": [""],
-                        "apiVersions": ["v1"],
-                        "operations": ["CREATE"],
-                        "resources": ["persistentvolumes"],
-                    }
-                ]
-            },
-            "variables": [{"name": "sites", "expression": f"{{{sites}}}"}],
-            "matchConditions": [
-                {
-                    "name": "of-a-class-of-ours",
-                    "expression": "has(object.spec.storageClassName) && "
-                    f"object.spec.storageClassName in [{_quoted(reached)}]",
-                },
-                {"name": "says-nothing-itself", "expression": "!has(object.spec.nodeAffinity)"},
-            ],
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "Never",
-            "mutations": [
-                {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{expression}]"}},
-            ],
-        },
-    )
-    yield of(api, "MutatingAdmissionPolicyBinding", name, spec={"policyName": name})
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f'"{each}"' for each in names)
 
 
 # -- The paths of machines ---------------------------------------------------------------------------------

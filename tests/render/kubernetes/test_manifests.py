@@ -55,13 +55,13 @@ def test_a_value_that_is_missing_is_an_error_of_ours() -> None:
 def test_more_objects_come_after_a_text() -> None:
     first, second = of("v1", "ConfigMap", "a"), of("v1", "ConfigMap", "b")
     text = "# why\n" + to_yaml([first])
-    assert list(Manifest(text).then([second])) == [first, second]
+    assert list(joined([Manifest(text), [second]])) == [first, second]
     assert joined([Manifest(text), Manifest(text)]).text == f"{text}---\n{text}"
     assert written({"none.yaml": joined([]), "some.yaml": Manifest(text)}).keys() == {
         "kustomization.yaml",
         "some.yaml",
     }
-    assert Manifest(text).then([]).text == text
+    assert joined([Manifest(text), []]).text == text
     assert [each["kind"] for each in static("problems/rights")] == ["ServiceAccount", "ClusterRoleBinding"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from golden_clusters import golden
+from golden_clusters import golden, with_masters
 from kube.api import Api, RefusedError, refused
 from kube.plane import Plane
 from kube_tools import need, templated
@@ -30,8 +30,10 @@ from waiting import until
 from infra.drive.kubernetes.apply import Part, without
 from infra.model import Cluster
 from infra.model.kubernetes import PriorityClass
+from infra.render import kubernetes
 from infra.render.kubernetes import charts, grafana, guards, mirror, volumes
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD
+from infra.render.kubernetes.manifests import Manifest
 from infra.render.kubernetes.nodes import MIRROR
 
 ADA, ALAN = "user-ada", "user-alan"
@@ -190,6 +192,26 @@ def test_what_people_may_not_ask_for(here: Plane, form: Any, asked: dict[str, An
     error = refused(here.admin.create, form(pod("x", ADA, **asked)), dry=True)
     assert error is not None
     assert error.policy
+
+
+def without_values() -> Cluster:
+    """Nothing that policies could name: no pools, no limits, and work of every class may have all GPUs."""
+    found = golden("minimal")
+    everything = ("new", "standard", "old")
+    classes = tuple(replace(each, gpu_classes=everything) for each in found.kubernetes.priority_classes)
+    return replace(found, pools=(), kubernetes=replace(found.kubernetes, priority_classes=classes))
+
+
+@pytest.mark.parametrize("name", [*with_masters(), "none"])
+def test_the_api_server_compiles_every_policy(here: Plane, name: str) -> None:
+    cluster = without_values() if name == "none" else golden(name)
+    texts = kubernetes.render(cluster, outputs_for(cluster)).values()
+    found = [each for text in texts if "AdmissionPolicy\n" in text for each in Manifest(text)]
+    policies = [each for each in found if each["kind"].endswith("AdmissionPolicy")]
+    assert len(policies) > 5
+    for each in policies:
+        metadata = {**each["metadata"], "name": f"of-{name}.{each['metadata']['name']}"}
+        here.admin.create({**each, "metadata": metadata}, dry=True)
 
 
 def test_what_is_ours_is_let_alone(here: Plane) -> None:
