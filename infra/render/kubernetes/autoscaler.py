@@ -19,8 +19,7 @@ import msgspec
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.machines import NodeGroup, NodePool
 from infra.render.kubernetes import rights
-from infra.render.kubernetes.charts.release import ON_MASTERS
-from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Manifest, Object, filled, joined, of, static
 from infra.render.kubernetes.queues import PROVISIONING_CLASS
 from infra.render.kubernetes.scaling import has_pools, is_scaled
 from infra.render.kubernetes.tenants import subject
@@ -41,10 +40,6 @@ _FOLDER: Final = "/etc/autoscaler"
 _APP: Final = {"app.kubernetes.io/name": NAME}
 _USER: Final = 65532
 """Of the image."""
-_RBAC: Final = "rbac.authorization.k8s.io"
-_ROLE: Final = "causeway:autoscaler"
-_GROUP: Final = "autoscaling.x-k8s.io"
-_LOOK: Final = ("list", "watch")
 
 
 def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
@@ -54,17 +49,17 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
     """
     if not has_pools(cluster):
         return {}
-    kinds = {"kinds.yaml": [_requests()]}
+    kinds = static("autoscaler/kinds")
     if not is_scaled(cluster):
-        return kinds
+        return {"kinds.yaml": kinds}
     config = configuration(cluster, outputs)
     return {
-        **kinds,
-        "rights.yaml": [*_rights(), *_readers(cluster)],
+        "kinds.yaml": kinds,
+        "rights.yaml": joined([static("autoscaler/rights"), _readers(cluster)]),
         "configuration.yaml": [
             of("v1", "ConfigMap", NAME, namespace=SYSTEM, labels=_APP, data={"config.json": config})
         ],
-        "controller.yaml": [_controller(cluster, config)],
+        "controller.yaml": _controller(cluster, config),
     }
 
 
@@ -153,302 +148,32 @@ def _amount(name: str, text: str) -> int:
     return int(text.rstrip("MGi")) * _UNITS.get(text.lstrip("0123456789"), 1)
 
 
-# -- What it may do -----------------------------------------------------------------------------------------
-
-
-def _rights() -> list[Object]:
-    everywhere = [
-        # What there is, and what it asks for.
-        _rule(
-            "",
-            ["nodes", "pods", "namespaces", "persistentvolumes", "persistentvolumeclaims", "podtemplates"],
-            _LOOK,
-        ),
-        _rule("apps", ["daemonsets"], _LOOK),
-        _rule("batch", ["jobs"], _LOOK),
-        _rule("jobset.x-k8s.io", ["jobsets"], _LOOK),
-        _rule(
-            "kueue.x-k8s.io",
-            ["workloads", "resourceflavors", "clusterqueues", "cohorts", "localqueues"],
-            _LOOK,
-        ),
-        _rule("policy", ["poddisruptionbudgets"], _LOOK),
-        _rule("scheduling.k8s.io", ["priorityclasses"], _LOOK),
-        _rule("scheduling.sigs.k8s.io", ["podgroups"], _LOOK),
-        _rule("scheduling.x-k8s.io", ["podgroups"], _LOOK),
-        _rule("storage.k8s.io", ["csinodes", "storageclasses"], _LOOK),
-        _rule(_GROUP, ["provisioningrequests"], _LOOK),
-        # What it looks at again before it writes, and writes.
-        _rule("", ["nodes"], ["get", "patch", "delete"]),
-        _rule("", ["pods"], ["get", "patch"]),
-        _rule("", ["pods/eviction"], ["create"]),
-        _rule(_GROUP, ["provisioningrequests"], ["get"]),
-        _rule(_GROUP, ["provisioningrequests/status"], ["get", "patch"]),
-        _rule("kueue.x-k8s.io", ["resourceflavors"], ["get", "patch"]),
-        _rule("events.k8s.io", ["events"], ["create", "patch"]),
-    ]
-    # Names can't be asked of what is only about to be made (Kubernetes, "Using RBAC Authorization").
-    own = [
-        _rule("coordination.k8s.io", ["leases"], ["create"]),
-        {
-            **_rule("coordination.k8s.io", ["leases"], ["get", "patch"]),
-            "resourceNames": [LEASE],
-        },
-        _rule("", ["configmaps"], ["create"]),
-        {**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [MEMORY, AVAILABILITY]},
-    ]
-    return [
-        of("v1", "ServiceAccount", NAME, namespace=SYSTEM, labels=_APP),
-        of(f"{_RBAC}/v1", "ClusterRole", _ROLE, labels=_APP, rules=everywhere),
-        _binding("ClusterRoleBinding", "ClusterRole", None),
-        of(f"{_RBAC}/v1", "Role", _ROLE, namespace=SYSTEM, labels=_APP, rules=own),
-        _binding("RoleBinding", "Role", SYSTEM),
-    ]
+# -- What people may read ----------------------------------------------------------------------------------
 
 
 def _readers(cluster: Cluster) -> Iterator[Object]:
     """People of the spec, who may read what it writes for them, and nothing else of this namespace."""
     everybody = [subject(user) for user in cluster.access.users]
-    rules = [{**_rule("", ["configmaps"], ["get"]), "resourceNames": [AVAILABILITY]}]
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [AVAILABILITY], "verbs": ["get"]}
+    ]
     if everybody:
         yield from rights.within(SYSTEM, AVAILABILITY, rules, everybody, labels=_APP)
-
-
-def _rule(group: str, resources: list[str], verbs: list[str] | tuple[str, ...]) -> dict[str, Any]:
-    return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
-
-
-def _binding(kind: str, role: str, namespace: str | None) -> Object:
-    return of(
-        f"{_RBAC}/v1",
-        kind,
-        _ROLE,
-        namespace=namespace,
-        labels=_APP,
-        roleRef={"apiGroup": _RBAC, "kind": role, "name": _ROLE},
-        subjects=[{"kind": "ServiceAccount", "name": NAME, "namespace": SYSTEM}],
-    )
 
 
 # -- Where it runs ------------------------------------------------------------------------------------------
 
 
-def _controller(cluster: Cluster, config: str) -> Object:
+def _controller(cluster: Cluster, config: str) -> Manifest:
     plane = cluster.control_plane
-    return of(
-        "apps/v1",
-        "Deployment",
-        NAME,
-        namespace=SYSTEM,
-        labels=_APP,
-        spec={
-            "replicas": min(2, len(plane.masters) if plane is not None else 1),
-            "selector": {"matchLabels": _APP},
-            # A master has room for one: the old one goes first, and the other goes on.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-            "template": {
-                # It reads its configuration once, when it starts.
-                "metadata": {
-                    "labels": _APP,
-                    "annotations": {"causeway.dev/config": sha256(config.encode()).hexdigest()[:16]},
-                },
-                "spec": _pod(cluster),
-            },
-        },
+    return filled(
+        "autoscaler/controller",
+        replicas=min(2, len(plane.masters) if plane is not None else 1),
+        config=sha256(config.encode()).hexdigest()[:16],
+        image=cluster.autoscaler.image,
+        user=_USER,
+        port=PORT,
+        file=f"{_FOLDER}/config/config.json",
+        folder=f"{_FOLDER}/config",
+        notices=f"{_FOLDER}/notices",
     )
-
-
-def _pod(cluster: Cluster) -> Object:
-    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": _APP}}
-    return {
-        **ON_MASTERS,
-        "priorityClassName": "system-cluster-critical",
-        "serviceAccountName": NAME,
-        "enableServiceLinks": False,
-        "hostNetwork": True,
-        "dnsPolicy": "Default",
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [_container(cluster)],
-        "volumes": [
-            {"name": "configuration", "configMap": {"name": NAME}},
-            # Where the spec names none, or nobody has brought them yet, there is nothing in it.
-            {"name": "notices", "secret": {"secretName": NOTICES, "optional": True, "defaultMode": 0o440}},
-            {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
-        ],
-    }
-
-
-def _container(cluster: Cluster) -> Object:
-    return {
-        "name": NAME,
-        "image": cluster.autoscaler.image,
-        "args": ["run", "--config", f"{_FOLDER}/config/config.json"],
-        "ports": [{"name": "metrics", "containerPort": PORT, "protocol": "TCP"}],
-        "livenessProbe": {
-            **_probe("/healthz"),
-            "initialDelaySeconds": 60,
-            "periodSeconds": 30,
-            "failureThreshold": 4,
-        },
-        "readinessProbe": {**_probe("/readyz"), "periodSeconds": 10},
-        # 30,000 pods take a core for some seconds, and less than 1 GiB.
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-        "volumeMounts": [
-            {"name": "configuration", "mountPath": f"{_FOLDER}/config", "readOnly": True},
-            {"name": "notices", "mountPath": f"{_FOLDER}/notices", "readOnly": True},
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
-        ],
-    }
-
-
-def _probe(path: str) -> Object:
-    return {"httpGet": {"path": path, "port": "metrics"}, "timeoutSeconds": 5}
-
-
-# -- The kind that Kueue asks by ----------------------------------------------------------------------------
-
-
-def _requests() -> Object:
-    """``ProvisioningRequest`` (autoscaling.x-k8s.io/v1), as the Cluster Autoscaler documents it: what a job
-    needs in all, asked for at once."""
-    plural = "provisioningrequests"
-    return of(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        f"{plural}.{_GROUP}",
-        # The API server takes names below k8s.io with this alone (KEP 2337).
-        annotations={"api-approved.kubernetes.io": "https://github.com/kubernetes/autoscaler/pull/5848"},
-        spec={
-            "group": _GROUP,
-            "names": {
-                "kind": "ProvisioningRequest",
-                "listKind": "ProvisioningRequestList",
-                "plural": plural,
-                "singular": "provisioningrequest",
-                "shortNames": ["provreq", "provreqs"],
-            },
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": _schema()},
-                    "additionalPrinterColumns": [
-                        _column("Class", ".spec.provisioningClassName"),
-                        _column("Accepted", _status_of("Accepted")),
-                        _column("Provisioned", _status_of("Provisioned")),
-                        _column("Failed", _status_of("Failed")),
-                        {**_column("Age", ".metadata.creationTimestamp"), "type": "date"},
-                    ],
-                }
-            ],
-        },
-    )
-
-
-def _schema() -> Object:
-    text = {"type": "string"}
-    never = [{"rule": "self == oldSelf", "message": "it can't be changed: make another request"}]
-    set_of_pods = {
-        "type": "object",
-        "required": ["count", "podTemplateRef"],
-        "properties": {
-            "count": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 16384},
-            "podTemplateRef": {
-                "type": "object",
-                "required": ["name"],
-                "properties": {"name": {**text, "maxLength": 253}},
-            },
-        },
-    }
-    spec = {
-        "type": "object",
-        "required": ["podSets", "provisioningClassName"],
-        "properties": {
-            "podSets": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": 32,
-                "items": set_of_pods,
-                "x-kubernetes-validations": never,
-            },
-            "provisioningClassName": {
-                **text,
-                "maxLength": 253,
-                "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
-                "x-kubernetes-validations": never,
-            },
-            "parameters": {
-                "type": "object",
-                "maxProperties": 100,
-                "additionalProperties": {**text, "maxLength": 255},
-                "x-kubernetes-validations": never,
-            },
-        },
-    }
-    condition = {
-        "type": "object",
-        "required": ["lastTransitionTime", "message", "reason", "status", "type"],
-        "properties": {
-            "lastTransitionTime": {**text, "format": "date-time"},
-            "message": {**text, "maxLength": 32768},
-            "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
-            "reason": {
-                **text,
-                "minLength": 1,
-                "maxLength": 1024,
-                "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-            },
-            "status": {**text, "enum": ["True", "False", "Unknown"]},
-            "type": {**text, "maxLength": 316},
-        },
-    }
-    status = {
-        "type": "object",
-        "properties": {
-            "conditions": {
-                "type": "array",
-                "items": condition,
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["type"],
-            },
-            "provisioningClassDetails": {
-                "type": "object",
-                "maxProperties": 64,
-                "additionalProperties": {**text, "maxLength": 32768},
-            },
-        },
-    }
-    return {
-        "type": "object",
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": text,
-            "kind": text,
-            "metadata": {"type": "object"},
-            "spec": spec,
-            "status": status,
-        },
-    }
-
-
-def _column(name: str, path: str) -> Object:
-    return {"name": name, "type": "string", "jsonPath": path}
-
-
-def _status_of(condition: str) -> str:
-    return f'.status.conditions[?(@.type=="{condition}")].status'

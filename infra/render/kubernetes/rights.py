@@ -1,4 +1,4 @@
-"""Rights: accounts of programs, roles for the whole cluster or a namespace, and what binds them."""
+"""Rights: accounts of programs, and roles of a namespace with what binds them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,6 @@ API: Final = f"{GROUP}/v1"
 def account(name: str, namespace: str, *, labels: Mapping[str, str] | None = None) -> Object:
     """A service account."""
     return of("v1", "ServiceAccount", name, namespace=namespace, labels=labels)
-
-
-def bound(
-    name: str, role: str, program: str, namespace: str, *, labels: Mapping[str, str] | None = None
-) -> Object:
-    """What gives a program's account a role everywhere."""
-    return of(
-        API,
-        "ClusterRoleBinding",
-        name,
-        labels=labels,
-        roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-        subjects=[{"kind": "ServiceAccount", "name": program, "namespace": namespace}],
-    )
 
 
 def within(
@@ -50,20 +36,4 @@ def within(
             roleRef={"apiGroup": GROUP, "kind": "Role", "name": name},
             subjects=list(subjects),
         ),
-    ]
-
-
-def everywhere(
-    program: str,
-    namespace: str,
-    rules: Sequence[Object],
-    *,
-    role: str,
-    labels: Mapping[str, str] | None = None,
-) -> list[Object]:
-    """A program's account, and a role and its binding of one name: what it may do in the whole cluster."""
-    return [
-        account(program, namespace, labels=labels),
-        of(API, "ClusterRole", role, labels=labels, rules=list(rules)),
-        bound(role, role, program, namespace, labels=labels),
     ]
