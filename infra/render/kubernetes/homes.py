@@ -24,7 +24,7 @@ def objects(cluster: Cluster, _outputs: Outputs) -> Documents:
 
 def _homes(cluster: Cluster) -> Documents:
     """In regions with homes on EFS nobody but a client can make a new person's home."""
-    regions = sorted({each.region for each in cluster.storage.efs if each.path == HOME})
+    regions = sorted({each.site for each in cluster.storage.efs if each.path == HOME})
     people = "".join(f"{user.login} {user.uid}\n" for user in cluster.access.users)
     if not regions or not people:
         return {}

@@ -68,5 +68,5 @@ def sizes(cluster: Cluster) -> dict[str, tuple[int, list[str]]]:
     for pool in sorted(cluster.pools, key=lambda each: each.name):
         groups = [group for group in pool.groups if group.max]
         gpus = max((int(group.allocatable.get(_GPUS, "0")) for group in groups), default=0)
-        found[pool.name] = gpus, sorted(group.region for group in groups)
+        found[pool.name] = gpus, sorted(group.site for group in groups)
     return found

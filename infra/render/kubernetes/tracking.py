@@ -76,7 +76,7 @@ def _store(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
     assert work is not None
     return {
         "destination": f"--artifacts-destination=s3://{work.bucket}/{ARTIFACTS}",
-        "region": cluster.region(work.region).region,
+        "region": cluster.region(work.site).region,
         "role": outputs.roles.get(NAMESPACE),
     }
 
