@@ -187,7 +187,7 @@ def _try(calls: Sequence[Callable[[], None]]) -> None:
     """What does not answer now is asked again later."""
     for each in calls:
         if problem := _problem(each):
-            print(f"causeway: not all is up to date: {problem}", file=sys.stderr)
+            print(f"causeway: some files are not up to date: {problem}", file=sys.stderr)
 
 
 def _problem(call: Callable[[], None]) -> str:

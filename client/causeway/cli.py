@@ -48,10 +48,10 @@ def cli() -> None:
     \b
     causeway run --local -- python train.py     on this machine
     causeway run --gpus 4 -- python train.py    on four GPUs of the cluster
-    causeway run job.yaml --on titan-01         on a machine that ssh knows
-    causeway ps                                 what runs, and what waits
+    causeway run job.yaml --on titan-01         on a machine over ssh
+    causeway ps                                 running and waiting runs
     causeway why train-3                        why it waits, or why it failed
-    causeway sweep job.yaml                     many trials of it, bad ones stopped early
+    causeway sweep job.yaml                     many trials, bad ones are stopped early
     """
 
 
@@ -79,7 +79,9 @@ def _each(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[
             [str(number) for number in range(int(ends[1]), int(ends[2]) + 1)] if ends else text.split(",")
         )
         if not listed or "" in listed:
-            raise click.BadParameter(f"{name}={text} lacks a value; write NAME=V1,V2 or NAME=FIRST..LAST")
+            raise click.BadParameter(
+                f"{name}={text} has an empty value; write NAME=V1,V2 or NAME=FIRST..LAST"
+            )
         found[name] = listed
     if (runs := math.prod(map(len, found.values()))) > _MOST_RUNS:
         raise click.BadParameter(f"{runs} runs are more than {_MOST_RUNS}")
@@ -116,26 +118,30 @@ def _files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Any]:
 
 
 _on = click.option(
-    "--on", callback=_hosts, metavar="HOST,…", help="Machines that ssh knows, in place of a cluster."
+    "--on", callback=_hosts, metavar="HOST,…", help="Machines to run on over ssh, without a cluster."
 )
 _yes = click.option(
-    "-y", "--yes", is_flag=True, envvar="CAUSEWAY_YES", help="Do not ask, whatever it may cost."
+    "-y", "--yes", is_flag=True, envvar="CAUSEWAY_YES", help="Do not ask for confirmation of the cost."
 )
 
 
 @cli.command(cls=_AfterDashes, context_settings=_CONTEXT, epilog="Fields of the file: causeway help job.")
 @click.argument("file", required=False, metavar="[JOB.yaml]", shell_complete=_files)
-@click.option("--name", help="What the run is called. Default: the file's, else the folder's name.")
+@click.option("--name", help="Name of the run. Default: the file's, else the folder's name.")
 @click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs of each worker.")
-@click.option("--nodes", type=click.IntRange(1), metavar="N", help="How many workers.")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="Number of workers.")
 @click.option(
-    "--launcher", type=click.Choice(["auto", "none", "torchrun", "tensorflow"]), help="What starts processes."
+    "--launcher",
+    type=click.Choice(["auto", "none", "torchrun", "tensorflow"]),
+    help="How to start the processes of a worker.",
 )
 @click.option(
     "--python", metavar="FILE", help="Packages to install: requirements.txt, pyproject.toml or uv.lock."
 )
-@click.option("--time", metavar="24h", help="The longest that it may run.")
-@click.option("--env", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="An environment variable.")
+@click.option("--time", metavar="24h", help="Maximum run time.")
+@click.option(
+    "--env", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Set an environment variable."
+)
 @click.option("--set", "parameters", multiple=True, callback=_pairs, metavar="NAME=VALUE",
               help="What takes the place of {NAME} in the command, or a field: time=2h.")  # fmt: skip
 @click.option(
@@ -143,21 +149,21 @@ _yes = click.option(
     multiple=True,
     callback=_each,
     metavar="NAME=V1,V2",
-    help="As --set, but a run for each value, or of FIRST..LAST; given twice, for each combination.",
+    help="Like --set, with a run for each value, or for FIRST..LAST; repeated: for each combination.",
 )
-@click.option("--array", metavar="1-16", help="A run for each number, at $CAUSEWAY_ARRAY_TASK.")
+@click.option("--array", metavar="1-16", help="Submit a run for each number, in $CAUSEWAY_ARRAY_TASK.")
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
-@click.option("--image", help="A name of the cluster's images, or a reference.")
-@click.option("--priority", help="A priority class of the cluster.")
-@click.option("--group", help="The group whose queue and namespace are used. Default: your own.")
+@click.option("--image", help="An image of the cluster by name, or a reference.")
+@click.option("--priority", help="Priority class of the cluster.")
+@click.option("--group", help="Use this group's queue and namespace. Default: your own.")
 @click.option("--local", is_flag=True, help="Run on this machine, without a cluster.")
 @_on
-@click.option("--dry-run", is_flag=True, help="Print the object, and submit nothing.")
-@click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
+@click.option("--dry-run", is_flag=True, help="Print the object without submitting it.")
+@click.option("-d", "--detach", is_flag=True, help="Submit the run and return.")
 @click.option(
-    "--wait", "waits", is_flag=True, help="Wait for its end, whatever becomes of the connection; no output."
+    "--wait", "waits", is_flag=True, help="Wait until it ends, without output, also across lost connections."
 )
-@click.option("--no-wait", is_flag=True, help="With --on: an error where others have the GPUs.")
+@click.option("--no-wait", is_flag=True, help="With --on: fail instead of waiting for GPUs.")
 @_yes
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object at the end; output of workers on stderr."
@@ -189,7 +195,7 @@ def run(
     causeway run job.yaml --set lr=1e-3                    {lr} in the file's command
     causeway run job.yaml --each lr=0.1,0.01 --each seed=0..4      ten runs
     causeway run --local --gpus 2 -- python train.py       two processes of this machine
-    causeway run job.yaml --on titan-01,titan-02           machines that ssh knows, without a cluster
+    causeway run job.yaml --on titan-01,titan-02           machines over ssh, without a cluster
     """
     options = {name: value for name, value in fields.items() if value is not None}
     options |= {f"env.{name}": value for name, value in env.items()}
@@ -197,11 +203,11 @@ def run(
     if command:
         options["run"] = list(command)
     if local and on:
-        raise click.UsageError("--local is this machine, --on are others")
+        raise click.UsageError("--local and --on exclude each other")
     if on and each:
         raise click.UsageError("--each is for a cluster; on machines: causeway sweep FILE --on")
     if local and (dry_run or detach or each):
-        raise click.UsageError("--local runs at once and here: without --dry-run, --detach and --each")
+        raise click.UsageError("--local runs immediately: --dry-run, --detach and --each do not apply")
     options |= {"on": on} if on else {}
     given: dict[str, Any] = {"allow_secrets": allow_secrets, "as_json": as_json}
     loaded = None
@@ -210,9 +216,9 @@ def run(
 
         loaded = load(Path(file) if file else None, options, parameters, alone=True)
     if waits and (local or detach or (loaded and loaded.job.on)):
-        raise click.UsageError("--wait is for a cluster: without --local, --on and --detach")
+        raise click.UsageError("--wait is for a cluster: it excludes --local, --on and --detach")
     if no_wait and (local or not (loaded and loaded.job.on)):
-        raise click.UsageError("--no-wait is for machines: --on")
+        raise click.UsageError("--no-wait requires --on")
     if loaded and local:
         from causeway.commands.run import run_local
 
@@ -236,25 +242,23 @@ def run(
         raise UnreachableError(f"{error}; on this machine, without a cluster: causeway run --local") from None
 
 
-_group = click.option("--group", help="The group whose namespace is meant. Default: your own.")
+_group = click.option("--group", help="Use this group's namespace. Default: your own.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-_local = click.option("--local", is_flag=True, help="Of this machine: what causeway run --local ran.")
+_local = click.option("--local", is_flag=True, help="Runs of this machine: those of causeway run --local.")
 
 
-_here = click.option(
-    "--local", is_flag=True, help="Of this machine; that is so, too, where there is no kubeconfig."
-)
+_here = click.option("--local", is_flag=True, help="Runs of this machine; the default without a kubeconfig.")
 
 
 def _has_cluster() -> bool:
-    """Whether this laptop has a kubeconfig, or is told where one is."""
+    """Whether this laptop has a kubeconfig, by default or from the environment."""
     return bool(os.environ.get("KUBECONFIG")) or Path("~/.kube/config").expanduser().exists()
 
 
 def _is_local(local: bool, group: str | None, on: Sequence[str] = ()) -> bool:
-    """Whether runs are those of this machine: as the person says, or because there is no cluster."""
+    """Whether to use runs of this machine: with --local, or without a kubeconfig."""
     if local and (group or on):
-        raise click.UsageError("--local is this machine: without --group and --on")
+        raise click.UsageError("--local excludes --group and --on")
     return local or not (group or on or _has_cluster())
 
 
@@ -279,7 +283,9 @@ def _on_machines(runs: Sequence[str], on: list[str], group: str | None) -> bool:
         return True
     known = [run for run in runs if group is None and records.hosts_of(run) is not None]
     if known and len(known) < len(runs):
-        raise click.UsageError(f"{', '.join(known)} ran on machines, others in the cluster: name them apart")
+        raise click.UsageError(
+            f"{', '.join(known)} ran on machines, others in the cluster: use a command for each"
+        )
     return bool(known)
 
 
@@ -313,23 +319,23 @@ def sweep() -> None:
     causeway sweep job.yaml                      trials are runs of the cluster
     causeway sweep job.yaml --trials 20          a field of the file, set here
     causeway sweep --local job.yaml              trials are processes of this machine
-    causeway sweep job.yaml --on titan-01        trials are runs on machines that ssh knows
-    causeway sweep show resnet-s1                table, best, what was stopped and why
+    causeway sweep job.yaml --on titan-01        trials are runs on machines over ssh
+    causeway sweep show resnet-s1                table, best trial, stopped trials and why
     """
 
 
 @sweep.command(_SUBMIT, context_settings=_CONTEXT)
 @click.argument("file", metavar="JOB.yaml", shell_complete=_files)
-@click.option("--name", help="What the search is called. Default: the file's.")
-@click.option("--trials", type=click.IntRange(1), metavar="N", help="How many at most.")
-@click.option("--parallel", type=click.IntRange(1), metavar="N", help="How many at once.")
+@click.option("--name", help="Name of the search. Default: the file's.")
+@click.option("--trials", type=click.IntRange(1), metavar="N", help="Maximum number of trials.")
+@click.option("--parallel", type=click.IntRange(1), metavar="N", help="Trials at once.")
 @click.option("--set", "parameters", multiple=True, callback=_pairs, metavar="NAME=VALUE",
               help="What takes the place of {NAME} in the command, or a field: sweep.seed=1.")  # fmt: skip
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
-@click.option("--group", help="The group whose queue and namespace are used. Default: your own.")
+@click.option("--group", help="Use this group's queue and namespace. Default: your own.")
 @click.option("--local", is_flag=True, help="On this machine, without a cluster.")
 @_on
-@click.option("--dry-run", is_flag=True, help="Print the conductor and a trial, and submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the conductor and a trial without submitting them.")
 @_yes
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def sweep_submit(
@@ -360,7 +366,7 @@ def sweep_submit(
     }
     options = {field: value for field, value in fields.items() if value is not None}
     if local and on:
-        raise click.UsageError("--local is this machine, --on are others")
+        raise click.UsageError("--local and --on exclude each other")
     from causeway.commands.sweep import loaded_search, sweep_in_cluster
 
     loaded = loaded_search(file, options, parameters)
@@ -378,7 +384,7 @@ def sweep_submit(
 @sweep.command("show", context_settings=_CONTEXT)
 @click.argument("name", required=False)
 @click.option("--all", "everything", is_flag=True, help="All trials. Default: the best twenty.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, until it is over or Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh until the search is over.")
 @click.option("--html", "page", metavar="FILE", help="Write a page with parallel coordinates and curves.")
 @_local
 @_group
@@ -392,7 +398,7 @@ def sweep_show(
     group: str | None,
     as_json: bool,
 ) -> None:
-    """Show a search: trials, the best, what was stopped where and why. Without NAME, list searches.
+    """Show a search: trials, the best one, where and why trials were stopped. Without NAME, list searches.
 
     \b
     causeway sweep show resnet-s1
@@ -434,7 +440,7 @@ def sweep_stop(name: str, local: bool, group: str | None, as_json: bool) -> None
 @_group
 @_json
 def sweep_resume(name: str, local: bool, group: str | None, as_json: bool) -> None:
-    """Go on with a search that was stopped or has failed: its trials from their checkpoints.
+    """Resume a search that was stopped or has failed, with trials from their checkpoints.
 
     \b
     causeway sweep resume resnet-s1
@@ -449,12 +455,12 @@ def sweep_resume(name: str, local: bool, group: str | None, as_json: bool) -> No
 
 @sweep.command("extend", context_settings=_CONTEXT)
 @click.argument("name")
-@click.option("--trials", type=click.IntRange(1), required=True, metavar="N", help="How many in all.")
+@click.option("--trials", type=click.IntRange(1), required=True, metavar="N", help="Total number of trials.")
 @_local
 @_group
 @_json
 def sweep_extend(name: str, trials: int, local: bool, group: str | None, as_json: bool) -> None:
-    """Let a search have more trials, also one that is done.
+    """Add trials to a search, also after it is done.
 
     \b
     causeway sweep extend resnet-s1 --trials 200
@@ -468,7 +474,7 @@ def sweep_extend(name: str, trials: int, local: bool, group: str | None, as_json
 
 
 @cli.command(context_settings=_CONTEXT)
-@click.option("-w", "--watch", is_flag=True, help="Go on, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option("--sweep", "search", metavar="NAME", help="The trials of a search.")
 @_here
 @_group
@@ -482,13 +488,13 @@ def ps(watch: bool, search: str | None, local: bool, group: str | None, on: list
     causeway ps --sweep resnet-s1          its trials
     causeway ps --watch
     causeway ps --local                    runs of this machine
-    causeway ps --on titan-01,titan-02     runs of these machines, whichever laptop started them
+    causeway ps --on titan-01,titan-02     runs of these machines, from all laptops
     """
     from causeway.machines import records
 
     here = search is not None and _is_here(search, group) and not local
     if watch and (as_json or on or here):
-        raise click.UsageError("--watch is for people, and a cluster: without --json and --on")
+        raise click.UsageError("--watch is for a terminal and a cluster: it excludes --json and --on")
     used = bool(records.names()) and not local
     if on or used or here:  # most people have no runs there, and need not wait for what they need
         from causeway.commands import machines
@@ -523,7 +529,7 @@ def ps(watch: bool, search: str | None, local: bool, group: str | None, on: list
 @_on
 @_json
 def show(run: str, local: bool, group: str | None, on: list[str], as_json: bool) -> None:
-    """Show all that is known of a run: metrics, use of GPUs and memory, checkpoints, cost.
+    """Show details of a run: metrics, use of GPUs and memory, checkpoints, cost.
 
     \b
     causeway show resnet-3
@@ -536,7 +542,7 @@ def show(run: str, local: bool, group: str | None, on: list[str], as_json: bool)
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
-@click.option("--diff", is_flag=True, help="Show the lines of the code that differ, too.")
+@click.option("--diff", is_flag=True, help="Also show the lines of code that differ.")
 @_here
 @_group
 @_on
@@ -562,7 +568,7 @@ def compare(
 @click.argument("runs", nargs=-1, shell_complete=_known_runs)
 @click.option("--experiment", metavar="NAME", help="Runs of this experiment of MLflow.")
 @click.option("--sweep", "search", metavar="NAME", help="The trials of a search.")
-@click.option("-o", "--output", "to", metavar="FILE", help="Write it there, and print nothing.")
+@click.option("-o", "--output", "to", metavar="FILE", help="Write to this file instead of standard output.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, which is the default.")
 @_here
 @_group
@@ -603,7 +609,7 @@ def export(
 @_on
 @_json
 def why(run: str, local: bool, group: str | None, on: list[str], as_json: bool) -> None:
-    """Say why a run waits, or which worker failed first, and with which words.
+    """Explain why a run waits, or which worker failed first, with its error.
 
     \b
     causeway why resnet-3
@@ -626,9 +632,11 @@ def why(run: str, local: bool, group: str | None, on: list[str], as_json: bool) 
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run", shell_complete=_known_runs)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends, through its restarts.")
-@click.option("--worker", metavar="worker-3", help="Only this one.")
-@click.option("--attempt", type=click.IntRange(0), metavar="N", help="Of an earlier start; 0 is the first.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the run ends, through its restarts.")
+@click.option("--worker", metavar="worker-3", help="Only this worker.")
+@click.option(
+    "--attempt", type=click.IntRange(0), metavar="N", help="Output of this attempt; 0 is the first."
+)
 @_here
 @_group
 @_on
@@ -655,7 +663,7 @@ def logs(
 
         if attempt is not None:
             raise click.UsageError(
-                "a run of this machine keeps the output of all its starts in one: no --attempt"
+                "a run of this machine has one output for all attempts: --attempt does not apply"
             )
         sys.exit(here.logs(run, follows=follow, worker=worker, as_json=as_json))
     if where == "machines":
@@ -674,7 +682,7 @@ def logs(
 @_on
 @_json
 def stop(runs: tuple[str, ...], local: bool, group: str | None, on: list[str], as_json: bool) -> None:
-    """Stop runs: SIGTERM, their grace, SIGKILL. They keep their record, and can be resumed.
+    """Stop runs: SIGTERM, `grace`, SIGKILL. They keep their record, and can be resumed.
 
     \b
     causeway stop resnet-3 resnet-4
@@ -696,13 +704,13 @@ def stop(runs: tuple[str, ...], local: bool, group: str | None, on: list[str], a
 @_group
 @_json
 def wait(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
-    """Wait until runs of the cluster have ended, through lost connections; exit code 0 if all are done.
+    """Wait until runs of the cluster end, also across lost connections; exit code 0 if all are done.
 
     \b
     causeway wait resnet-3 resnet-4 && causeway run evaluate.yaml
     """
     if _on_machines(runs, [], group):
-        raise click.UsageError("runs on machines are followed by: causeway logs -f RUN")
+        raise click.UsageError("to follow runs on machines: causeway logs -f RUN")
     from causeway.commands.wait import wait as until_all_end
 
     sys.exit(until_all_end(runs, group, as_json=as_json))
@@ -711,9 +719,7 @@ def wait(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
 @click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
-@click.option(
-    "--time", "seconds", callback=_duration, metavar="8h", help="The longest that it may run from now on."
-)
+@click.option("--time", "seconds", callback=_duration, metavar="8h", help="Maximum run time from now on.")
 @_yes
 @_group
 @_on
@@ -727,11 +733,11 @@ def resume(
     on: list[str],
     as_json: bool,
 ) -> None:
-    """Go on with runs from their last checkpoint, with the code that they were submitted with.
+    """Resume runs from their last checkpoint, with the code that was submitted.
 
     \b
-    causeway resume resnet-3             stopped: queued again. Failed or timed out: a new run goes on
-    causeway resume resnet-3 --time 8h   one that timed out, with eight hours more
+    causeway resume resnet-3             stopped: queued again. Failed or timed out: a new run resumes
+    causeway resume resnet-3 --time 8h   a timed-out run, with eight more hours
     causeway resume --local project-1
     """
     where = _where(runs, local, on, group)
@@ -750,9 +756,9 @@ def resume(
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run", shell_complete=_known_runs)
-@click.option("--exact", is_flag=True, help="Also with its image by digest, its packages, its model of GPU.")
+@click.option("--exact", is_flag=True, help="Also use its image digest, packages and GPU model.")
 @click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
-@click.option("-d", "--detach", is_flag=True, help="Submit it, and do not wait.")
+@click.option("-d", "--detach", is_flag=True, help="Submit the run and return.")
 @_yes
 @_group
 @_on
@@ -767,9 +773,9 @@ def rerun(
     on: list[str],
     as_json: bool,
 ) -> None:
-    """Submit a run once more, from its beginning, with the job and the code that it was submitted with.
+    """Submit a run again, from its beginning, with the same job and code.
 
-    --exact says what cannot be the same.
+    --exact lists what may differ.
 
     \b
     causeway rerun resnet-3
@@ -796,13 +802,13 @@ def rerun(
 @click.argument("run", required=False, shell_complete=_known_runs)
 @click.option("--worker", metavar="worker-3", help="Of that run. Default: the first that runs.")
 @click.option("--node", metavar="NAME", help="Log in to an SSH node instead.")
-@click.option("--stdio", is_flag=True, help="Serve one ssh connection: the ProxyCommand of ssh-config.")
+@click.option("--stdio", is_flag=True, help="Serve one ssh connection, as the ProxyCommand of ssh-config.")
 @click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="GPUs.")
-@click.option("--time", default="8h", show_default=True, help="The longest that it may last.")
-@click.option("--idle", default="1h", show_default=True, help="It ends after so long without use.")
-@click.option("--image", help="A name of the cluster's images, or a reference.")
+@click.option("--time", default="8h", show_default=True, help="Maximum duration.")
+@click.option("--idle", default="1h", show_default=True, help="End it after this time without use.")
+@click.option("--image", help="An image of the cluster by name, or a reference.")
 @click.option("--python", metavar="FILE", help="Packages to install, as for `run`.")
-@click.option("--priority", help="A priority class of the cluster.")
+@click.option("--priority", help="Priority class of the cluster.")
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
 @_yes
 @_group
@@ -832,9 +838,9 @@ def shell(
 
     \b
     causeway shell --gpus 1 --time 8h                    ends when you leave, or when it is idle
-    causeway shell resnet-3 --worker worker-1            beside what runs there
+    causeway shell resnet-3 --worker worker-1            next to the running program
     causeway shell resnet-3 -- nvidia-smi                one command
-    causeway shell --on titan-01 --gpus 2                on a machine that ssh knows, with leased GPUs
+    causeway shell --on titan-01 --gpus 2                on a machine over ssh, with leased GPUs
     causeway shell --node login                          plain ssh
     """
     from causeway.commands import shell as shells
@@ -876,7 +882,7 @@ def shell(
 @_group
 @_on
 def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -> None:
-    """Print a Host entry of ~/.ssh/config for a worker that runs: for VS Code, scp and sftp.
+    """Print a Host entry for ~/.ssh/config for a running worker: for VS Code, scp and sftp.
 
     \b
     causeway ssh-config shell-3 >> ~/.ssh/config
@@ -889,16 +895,16 @@ def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run", required=False, shell_complete=_known_runs)
 @click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="GPUs.")
-@click.option("--time", default="8h", show_default=True, help="The longest that it may last.")
-@click.option("--idle", default="1h", show_default=True, help="It ends when nothing was run for so long.")
-@click.option("--image", help="A name of the cluster's images, or a reference.")
+@click.option("--time", default="8h", show_default=True, help="Maximum duration.")
+@click.option("--idle", default="1h", show_default=True, help="End it after this time without activity.")
+@click.option("--image", help="An image of the cluster by name, or a reference.")
 @click.option("--python", metavar="FILE", help="Packages to install, as for `run`.")
-@click.option("--priority", help="A priority class of the cluster.")
+@click.option("--priority", help="Priority class of the cluster.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=8888, show_default=True, help="Of this machine."
 )
-@click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
-@click.option("-d", "--detach", is_flag=True, help="Start it, and do not wait.")
+@click.option("--no-browser", is_flag=True, help="Print the URL without opening a browser.")
+@click.option("-d", "--detach", is_flag=True, help="Start it and return.")
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
 @click.option("--local", is_flag=True, help="On this machine, without a cluster.")
 @_yes
@@ -917,14 +923,14 @@ def notebook(
     on: list[str],
     **fields: Any,
 ) -> None:
-    """Open JupyterLab on a GPU, with this folder's code on its path; or that of RUN again.
+    """Open JupyterLab on a GPU, with this folder's code on its path; or reconnect to RUN.
 
-    The image or --python has to have jupyterlab.
+    The image or --python must contain jupyterlab.
 
     \b
     causeway notebook --gpus 1
-    causeway notebook notebook-3                  one that goes on
-    causeway notebook --on titan-01 --gpus 2      on a machine that ssh knows
+    causeway notebook notebook-3                  a running one
+    causeway notebook --on titan-01 --gpus 2      on a machine over ssh
     causeway notebook --local                     on this one
     """
     from causeway.commands import notebook as notebooks
@@ -938,7 +944,7 @@ def notebook(
             sys.exit(notebooks.open_here(run, **shown))
         sys.exit(notebooks.open_in_cluster(run, group, **shown))
     if local and (on or group):
-        raise click.UsageError("--local is this machine: without --group and --on")
+        raise click.UsageError("--local excludes --group and --on")
     options = {name: value for name, value in fields.items() if value is not None}
     options |= {"group": group} if group else {}
     begun = {**shown, "detach": detach, "allow_secrets": allow_secrets}
@@ -952,7 +958,7 @@ def notebook(
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run", shell_complete=_known_runs)
 @click.argument("folder", required=False, default="")
-@click.option("--diff", is_flag=True, help="Show what is different in FOLDER, by default this one.")
+@click.option("--diff", is_flag=True, help="Show the differences from FOLDER, by default the current one.")
 @_here
 @_group
 @_on
@@ -960,7 +966,7 @@ def notebook(
 def code(
     run: str, folder: str, diff: bool, local: bool, group: str | None, on: list[str], as_json: bool
 ) -> None:
-    """Write the code of a run into a new folder, by default of the run's name.
+    """Write the code of a run to a new folder, by default named after the run.
 
     \b
     causeway code resnet-3
@@ -976,7 +982,9 @@ def code(
 @click.argument("run", shell_complete=_known_runs)
 @click.argument("path", required=False, default="")
 @click.option("--to", "folder", default="", metavar="FOLDER", help="Default: the run's name.")
-@click.option("--checkpoint", metavar="NAME", help="This checkpoint instead, of `causeway checkpoints`.")
+@click.option(
+    "--checkpoint", metavar="NAME", help="Download this checkpoint of `causeway checkpoints` instead."
+)
 @_here
 @_group
 @_on
@@ -1026,7 +1034,7 @@ def get(
 @_on
 @_json
 def checkpoints(run: str, group: str | None, on: list[str], local: bool, as_json: bool) -> None:
-    """List a run's checkpoints: step, size, age, site, and which one it would resume from.
+    """List a run's checkpoints: step, size, age, site, and which one it resumes from.
 
     \b
     causeway checkpoints resnet-3
@@ -1043,7 +1051,7 @@ def checkpoints(run: str, group: str | None, on: list[str], local: bool, as_json
 @_group
 @_json
 def put(run: str, paths: tuple[str, ...], group: str | None, as_json: bool) -> None:
-    """Send files and folders to a run's results. When it is resumed, they are there.
+    """Add files and folders to a run's results, for when it is resumed.
 
     \b
     causeway put resnet-3 best.pt
@@ -1057,7 +1065,7 @@ def put(run: str, paths: tuple[str, ...], group: str | None, as_json: bool) -> N
 @_group
 @_json
 def doctor(group: str | None, as_json: bool) -> None:
-    """Check the way to the cluster, step by step, and say what cures each that fails.
+    """Check the connection to the cluster step by step, with a fix for each failure.
 
     \b
     causeway doctor
@@ -1071,7 +1079,7 @@ def doctor(group: str | None, as_json: bool) -> None:
 @_on
 @_json
 def gpus(on: list[str], as_json: bool) -> None:
-    """List GPUs: what there is, what is free now, what it costs; of machines, who has them until when.
+    """List GPUs: models, free ones, prices; on machines, who uses them until when.
 
     \b
     causeway gpus
@@ -1089,11 +1097,11 @@ def gpus(on: list[str], as_json: bool) -> None:
 @cli.command(context_settings=_CONTEXT)
 @click.argument("hosts", metavar="HOST,…", callback=_hosts)
 @click.option("--for", "seconds", callback=_duration, metavar="8h", help="How long.")
-@click.option("--gpus", type=click.IntRange(1), metavar="N", help="Of each machine. Default: all.")
+@click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs of each machine. Default: all.")
 @click.option("--end", is_flag=True, help="End your reservations there.")
 @_json
 def reserve(hosts: list[str], seconds: int | None, gpus: int | None, end: bool, as_json: bool) -> None:
-    """Reserve GPUs of machines without a cluster: your runs take them, others' wait.
+    """Reserve GPUs of machines without a cluster: your runs use them, others wait.
 
     \b
     causeway reserve titan-01 --for 8h
@@ -1128,13 +1136,15 @@ def dashboards(port: int) -> None:
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, shell_complete=_known_runs)
-@click.option("--stop", is_flag=True, help="End the board.")
+@click.option("--stop", is_flag=True, help="Stop the board.")
 @_here
-@click.option("--here", is_flag=True, help="Of the cluster: TensorBoard here, over a copy that follows them.")
+@click.option(
+    "--here", is_flag=True, help="TensorBoard on this machine, with a live copy of the cluster's runs."
+)
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=6006, show_default=True, help="Of this machine."
 )
-@click.option("-d", "--detach", is_flag=True, help="Start it, and do not wait.")
+@click.option("-d", "--detach", is_flag=True, help="Start it and return.")
 @_group
 @_json
 def board(
@@ -1147,13 +1157,13 @@ def board(
     group: str | None,
     as_json: bool,
 ) -> None:
-    """Open TensorBoard over the event files of RUNS, by default the last ten: what they wrote below
-    $CAUSEWAY_LOGS, and what they reported.
+    """Open TensorBoard for RUNS, by default the last ten: event files below $CAUSEWAY_LOGS, and reported
+    metrics.
 
     \b
     causeway board                        the last runs
-    causeway board resnet-3 resnet-4      these, in place of those that it shows
-    causeway board --stop                 it ends by itself after 8 hours, or 2 without a request
+    causeway board resnet-3 resnet-4      these, instead of those that it shows
+    causeway board --stop                 it also stops after 8 hours, or 2 without a request
     causeway board --local project-1      of this machine
     """
     from causeway.commands import board as boards
@@ -1176,11 +1186,11 @@ def board(
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=5000, show_default=True, help="Of this machine."
 )
-@click.option("--no-browser", is_flag=True, help="Print the address, and open nothing.")
+@click.option("--no-browser", is_flag=True, help="Print the URL without opening a browser.")
 @_here
 @_group
 def ui(run: str | None, port: int, no_browser: bool, local: bool, group: str | None) -> None:
-    """Open MLflow: parameters, metrics and files of all runs, at RUN if it is given.
+    """Open MLflow: parameters, metrics and files of all runs, or those of RUN.
 
     \b
     causeway ui
@@ -1198,7 +1208,7 @@ def ui(run: str | None, port: int, no_browser: bool, local: bool, group: str | N
 @cli.command(context_settings=_CONTEXT)
 @_group
 def env(group: str | None) -> None:
-    """Print what MLflow's client needs on this machine. Its token is good for an hour.
+    """Print the environment variables of MLflow's client. The token is valid for an hour.
 
     \b
     eval "$(causeway env)"
@@ -1228,7 +1238,7 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     for word in words:
         found = command.get_command(where, word) if isinstance(command, click.Group) else None
         if found is None:
-            raise click.UsageError(f"there is no command {' '.join(words)}; causeway --help lists them")
+            raise click.UsageError(f"unknown command {' '.join(words)}; causeway --help lists the commands")
         where = click.Context(found, info_name=word, parent=where)
         command = found
     click.echo(command.get_help(where))

@@ -39,11 +39,11 @@ def main(environment: dict[str, str]) -> int:
             wait = 1.0
             continue
         except (AwayError, UnreachableError) as error:
-            say(f"a server is away: {error}")
+            say(f"a server does not answer: {error}")
         except RefusedError as error:
             if error.code not in (401, 403, 408, 429) and error.code < 500:
                 return _given_up(server, search, error)
-            say(f"it is not let in: {error}")
+            say(f"access denied: {error}")
         except (CausewayError, RejectedError) as error:
             return _given_up(server, search, error)
         # What was being done is begun again, by the record.
@@ -56,11 +56,11 @@ def _bench(server: Server, namespace: str, search: str, every: float) -> Cluster
 
 
 def _given_up(server: Server, search: str, error: Exception) -> int:
-    say(f"the search can't go on: {error}")
+    say(f"the search cannot continue: {error}")
     try:
         Ledger(server.call, search).change("failed", str(error))
     except (AwayError, RejectedError) as other:
-        say(f"that can't be recorded: {other}")
+        say(f"the failure cannot be recorded: {other}")
     return NEVER_WORKS
 
 

@@ -190,7 +190,7 @@ def _bring_back(store: _Bucket, prefix: str, target: Path) -> None:
         }
         for name in found:
             if not Path(target, name).resolve().is_relative_to(target.resolve()):
-                raise _GoneError(f"the store has a result of a name that leaves its folder: {name}")
+                raise _GoneError(f"the store has a result with a path outside of its folder: {name}")
         with TransferManager(store.s3) as transfers:
             waiting = {}
             for name, each in found.items():
@@ -280,8 +280,8 @@ class _Packages:
             self._store.read(pointer["archive"], spool, found.update)
             if found.hexdigest() != pointer["sha256"]:
                 raise _GoneError(
-                    f"the packages of {self._name} in the store are not those that were installed; a comment "
-                    "in it has them installed anew"
+                    f"the packages of {self._name} in the store do not match their digest; add "
+                    "a comment to the list to reinstall them"
                 )
             with tarfile.open(fileobj=spool) as tar:
                 # Not "data": the interpreter is a link to that of the image.

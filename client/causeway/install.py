@@ -105,7 +105,7 @@ def _uv(plan: Mapping[str, Any], *arguments: str) -> None:
             sys.stderr.write(line)
             said.append(line.rstrip())
     if process.wait():
-        raise InstallError("\n".join(said[-_TOLD:]) or "uv ended with %d" % process.returncode)
+        raise InstallError("\n".join(said[-_TOLD:]) or "uv exited with %d" % process.returncode)
 
 
 def _show(packages: str, each: Mapping[str, Any]) -> None:
@@ -163,7 +163,7 @@ def send(plan: Mapping[str, Any]) -> int:
     size = os.path.getsize(archive)
     if size > _LARGEST:
         raise InstallError(
-            "%.1f GiB of packages are more than the store takes: make an image" % (size / 2**30)
+            "%.1f GiB of packages are more than the store accepts: build an image" % (size / 2**30)
         )
     digest = hashlib.sha256()
     with open(archive, "rb") as file:
@@ -211,10 +211,10 @@ def main(file: str) -> int:
             return 0
         code = send(plan)
     except InstallError as error:
-        reason = "the packages of %s can't be installed" % plan["name"]
+        reason = "the packages of %s cannot be installed" % plan["name"]
         return ended(runtime.NEVER_WORKS, reason, str(error).splitlines())
     except (urllib.error.URLError, OSError) as error:
-        return ended(1, "the store does not take the packages: %s" % error, [])
+        return ended(1, "the store refuses the packages: %s" % error, [])
     if code:
         return ended(code, "another run has installed the same packages", [])
     return 0

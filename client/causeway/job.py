@@ -94,7 +94,7 @@ def tasks_of(array: str) -> list[int]:
         match = _TASKS.fullmatch(part.strip())
         if match is None and "%" in part:
             raise ValueError(
-                f"{array} has a limit; leave it out, as the queue starts what quota lets, or write a "
+                f"{array} has a limit; leave it out, as the quota limits how many run, or write a "
                 "`sweep:` with `sampler: grid` and `parallel:`"
             )
         if match is None:
@@ -103,7 +103,7 @@ def tasks_of(array: str) -> list[int]:
         assert first is not None
         found.update(dict.fromkeys(range(first, (first if last is None else last) + 1, step or 1)))
     if not 0 < len(found) <= MOST_TASKS:
-        raise ValueError(f"{array} has {len(found)} tasks, where 1 to {MOST_TASKS} can be")
+        raise ValueError(f"{array} has {len(found)} tasks, but 1 to {MOST_TASKS} are allowed")
     return [*found]
 
 
@@ -158,11 +158,11 @@ class Code(Part):
     path: str = "."
     """The folder, relative to the job file."""
     include: tuple[str, ...] = Field(default=(), strict=False)
-    """Only these, as patterns of a `.gitignore`. One without wildcards is shipped though git ignores it."""
+    """Only these, as patterns of a `.gitignore`. One without wildcards is shipped even if git ignores it."""
     exclude: tuple[str, ...] = Field(default=(), strict=False)
     """Not these, as patterns of a `.gitignore`, besides those of `.causewayignore`."""
     limit: Size | None = None
-    """The most that is shipped, before compression. Default: the cluster's, or 256 MiB."""
+    """Maximum size of the code, before compression. Default: the cluster's, or 256 MiB."""
 
 
 class Gpus(Part):
@@ -189,7 +189,7 @@ class Role(Part):
     """One kind of worker, where a run has several."""
 
     count: Count = 1
-    """How many workers, a pod each."""
+    """Number of workers, one pod each."""
     run: str | None = None
     """Its command. Default: the job's."""
     gpus: Annotated[Gpus | None, BeforeValidator(_gpus)] = None
@@ -210,7 +210,7 @@ def _checkpoints_path(text: str) -> str:
     if ".." in path.parts or text.startswith("~") or path in (PurePosixPath(), PurePosixPath("/")):
         raise ValueError(f"{text!r} is not a folder: `out/checkpoints` of the code, or /checkpoints")
     if path.is_absolute() and path.parts[1] in _NOT_FOR_CHECKPOINTS:
-        raise ValueError(f"/{path.parts[1]} is not for checkpoints: /checkpoints")
+        raise ValueError(f"/{path.parts[1]} cannot be used for checkpoints; write /checkpoints")
     return str(path)
 
 
@@ -218,22 +218,22 @@ class Checkpoints(Part):
     """Which checkpoints are kept, and where."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = 2
-    """How many of the last."""
+    """Number of newest checkpoints to keep."""
     metric: str | None = None
-    """Besides, the best by this metric, as `causeway.report` was given it for the checkpoint's step."""
+    """Also keep the best by this metric of `causeway.report` at the checkpoint's step."""
     goal: Literal["minimize", "maximize"] = "minimize"
     """Which values of the metric are better."""
     sharded: bool = False
-    """Each worker writes a part, and a checkpoint is whole when all have. Default: the first worker's
-    count."""
+    """Each worker writes a part, and a checkpoint is complete when all have. Default: only those of the first
+    worker are used."""
     path: Annotated[str, AfterValidator(_checkpoints_path)] | None = None
     """Where the program writes them if it does not read `$CAUSEWAY_CHECKPOINTS`: a folder of the code,
     `out/checkpoints`, or of the container, `/checkpoints`."""
     sync: Sync | None = None
-    """How often the newest is copied: `10m`; `false`: never, and a restart begins from the beginning.
-    Default: each as soon as it is whole. The last one is copied at the end in any case."""
+    """How often the newest is copied: `10m`; `false`: never, and a restart starts from the beginning.
+    Default: each as soon as it is complete. The last one is copied at the end in any case."""
     volume: Label | None = None
-    """A mount of the cluster that they are copied to, in place of the bucket."""
+    """A mount of the cluster that they are copied to, instead of the bucket."""
 
 
 class Tracking(Part):
@@ -279,22 +279,22 @@ class Job(Part):
     version: Literal[1] = 1
     """The version of this language."""
     name: Label
-    """What runs are called: `resnet` gives `resnet-1`, `resnet-2`. Default: the folder's name."""
+    """Name of the runs: `resnet` gives `resnet-1`, `resnet-2`. Default: the folder's name."""
     run: Annotated[str, BeforeValidator(joined), Field(min_length=1)]
     """The command: a shell script of one or more lines, or a list of words. Also what follows `--`.
-    `bash -eo pipefail` runs it, or `sh -e` where there is no bash: the first line that fails ends it, and a
-    variable that is not set is empty."""
+    `bash -eo pipefail` runs it, or `sh -e` without bash: the first line that fails ends it, and unset
+    variables are empty."""
     code: Annotated[Code | Literal[False], BeforeValidator(_code)] = Code()
     """The folder that is shipped, relative to the job file; `false` for none."""
     image: str | None = None
-    """A name from the cluster's images, or a reference. Default: the cluster's default."""
+    """An image of the cluster by name, or a reference. Default: the cluster's default."""
     python: str | None = None
-    """`requirements.txt`, `pyproject.toml` or `uv.lock`, of the code: what the image lacks of it is installed
-    once, and kept."""
+    """`requirements.txt`, `pyproject.toml` or `uv.lock`, of the code: packages that the image lacks are
+    installed once, and kept."""
     gpus: Annotated[Gpus, BeforeValidator(_gpus)] = Gpus()
-    """GPUs of one worker: a number, or which."""
+    """GPUs of one worker: a number, or fields."""
     nodes: Count = 1
-    """How many workers, a pod each."""
+    """Number of workers, one pod each."""
     cpus: Cpus | None = None
     """Processors of one worker. Default: the share that goes with its GPUs."""
     memory: Size | None = None
@@ -303,49 +303,50 @@ class Job(Part):
     """Shared memory at `/dev/shm`, a part of `memory`. Default: half of it."""
     launcher: Literal["auto", "none", "torchrun", "tensorflow"] = "auto"
     """Starts the processes of a worker. `auto`: `torchrun` if the run has more than one GPU, its command ends
-    with a line `python …`, and the cluster does not say that its image is for something else. The plan says
-    which, and why."""
+    with a line `python …`, and the cluster does not declare another framework for its image. The plan shows
+    the launcher, and why."""
     priority: Label | None = None
-    """A priority class of the cluster. Default: the cluster's default."""
+    """Priority class of the cluster. Default: the cluster's default."""
     group: Label | None = None
-    """The group whose queue and namespace are used. Default: your own."""
+    """Use this group's queue and namespace. Default: your own."""
     time: Duration = 86400
-    """The longest that it may run, in total over restarts."""
+    """Maximum run time, in total over restarts."""
     where: Where = Where()
-    """Restricts where it may go."""
+    """Restricts where it may run."""
     on: Machines = Field(default=(), strict=False)
-    """Machines that ssh knows, in place of a cluster: a list, or `titan-01,titan-02`. `--on` and `--local`
-    win over it, `--set on=[]` is for the cluster."""
+    """Machines to run on over ssh, without a cluster: a list, or `titan-01,titan-02`. `--on` and `--local`
+    override it, `--set on=[]` is for the cluster."""
     env: dict[Variable, Text] = Field(default_factory=dict)
     """Environment variables."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    """At `$CAUSEWAY_SEED`, for what the program draws. Default: drawn when the run is submitted, and
-    kept."""
+    """Value of `$CAUSEWAY_SEED`, for random generators. Default: a random number, chosen when the run is
+    submitted."""
     secrets: dict[Label, Variable] = Field(default_factory=dict)
     """Secret of the namespace → an environment variable; the secret has a key of the variable's name."""
     roles: dict[Literal["chief", "worker", "ps", "evaluator"], Role] = Field(default_factory=dict)
-    """Workers of several kinds, in place of `nodes`: a number, or fields."""
+    """Workers with different roles, instead of `nodes`: a number, or fields."""
     mounts: dict[Label, bool] = Field(default_factory=dict)
-    """Mounts of the cluster, by name: `false` leaves one out, `true` takes one that not all sites have, and
-    keeps the run to those that do. Default: those that all sites have."""
+    """Mounts of the cluster, by name: `false` leaves one out, `true` adds one that not all sites have, and
+    restricts the run to those that do. Default: those that all sites have."""
     restarts: Annotated[int, Field(ge=0, le=100)] = 3
-    """How many failures of the program are restarted. Preemption and lost machines do not count."""
+    """Maximum number of restarts after failures of the program. Preemption and lost machines do not count."""
     checkpoints: Checkpoints = Checkpoints()
     """Which checkpoints are kept: those that the program writes below `$CAUSEWAY_CHECKPOINTS`."""
     tracking: Annotated[Tracking, BeforeValidator(_tracking)] = Tracking()
-    """What MLflow has of the run, where the cluster has one: `false` for nothing."""
+    """What is recorded in MLflow, if the cluster has it: `false` for nothing."""
     stall: Duration | None = None
-    """Ends a program that has not called `causeway.report` for so long (without any call: has not written a
-    line). Its stacks are in the output; it counts as a failure, and is restarted. Default: never."""
+    """Ends a program that has not called `causeway.report` for this time (if it never calls it: has not
+    written a line). Its stacks are in the output; it counts as a failure, and is restarted. Default:
+    never."""
     grace: Duration = 120
     """From SIGTERM to SIGKILL."""
     idle: Duration | None = None
-    """Ends the run after so long with its GPUs below 5 % (without GPUs: its processors), and nobody at a
-    terminal. It counts as failed and is not restarted. Default: never."""
+    """Ends the run after this time with its GPUs below 5 % (without GPUs: its processors), and no terminal in
+    use. It counts as failed and is not restarted. Default: never."""
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(default=(), strict=False)
     """Ports of the workers, reachable from laptops."""
     array: Annotated[str, AfterValidator(_array)] | None = None
-    """A run for each of these numbers, at `$CAUSEWAY_ARRAY_TASK`: `1-16`, `0,4,7`, `0-30:10`."""
+    """A run for each of these numbers, in `$CAUSEWAY_ARRAY_TASK`: `1-16`, `0,4,7`, `0-30:10`."""
     sweep: Sweep | None = None
     """A search over parameters of the command, for `causeway sweep`."""
 
@@ -353,7 +354,7 @@ class Job(Part):
     @classmethod
     def _one_way_to_count(cls, roles: dict[str, Role], info: ValidationInfo) -> dict[str, Role]:
         if roles and info.data.get("nodes", 1) != 1:
-            raise ValueError("roles and nodes can't both be set; write roles: {worker: …}")
+            raise ValueError("roles and nodes cannot both be set; write roles: {worker: …}")
         return roles
 
 

@@ -75,7 +75,7 @@ class LoadedJob:
     def one_task(self) -> None:
         """InputError where it is an array of several runs."""
         if len(self.tasks) > 1:
-            what = f"{self.job.array} is several runs, which the cluster starts"
+            what = f"{self.job.array} is several runs, which need a cluster"
             raise InputError([self.placed(Problem("", "array", what, "choose one: --array 1"))])
 
 
@@ -133,7 +133,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[Keys, int], list[Problem]]:
     except FileNotFoundError:
         raise InputError([Problem(str(path), "", "no such file", _COMMAND)]) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError([Problem(str(path), "", f"can't be read: {error}")]) from None
+        raise InputError([Problem(str(path), "", f"cannot be read: {error}")]) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -145,7 +145,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[Keys, int], list[Problem]]:
         Problem(f"{path}:{each.line}", ".".join(each.keys), each.what, each.hint) for each in found.faults
     ]
     if not isinstance(found.value, dict):
-        hint = "it begins like this: run: python train.py" if path.suffix in _SUFFIXES else _COMMAND
+        hint = "it starts like this: run: python train.py" if path.suffix in _SUFFIXES else _COMMAND
         raise InputError([*problems, Problem(f"{path}:1", "", "not a mapping of fields", hint)])
     return found.value, found.lines, problems
 
@@ -236,7 +236,7 @@ def _across(job: Job) -> Iterator[Problem]:
             what = f"{exact_size(job.shm)} is more than {field_}, {exact_size(memory)}, which it is a part of"
             yield Problem("", "shm", what)
     if job.array and job.sweep:
-        yield Problem("", "array", "a search has its own trials", "leave out `array` or `sweep`")
+        yield Problem("", "array", "a search cannot have an array", "leave out `array` or `sweep`")
     volume = job.checkpoints.volume
     if volume and not job.mounts.get(volume, True):
         yield Problem("", "checkpoints.volume", f"mounts leaves {volume} out", f"remove mounts.{volume}")
@@ -250,7 +250,9 @@ def check_shared_code(loaded: LoadedJob, *, contained: bool = False) -> None:
     what = ""
     if path.startswith("/"):
         what = (
-            "" if contained else "only a container has it; a folder of the code, `checkpoints`, is everywhere"
+            ""
+            if contained
+            else "it exists only in a container; use a folder of the code, such as `checkpoints`"
         )
     elif path != "." and job.checkpoints.sharded and count > 1:
         what = "all workers write to it, and each writes a part; let them write below $CAUSEWAY_CHECKPOINTS"
@@ -313,7 +315,7 @@ _WORDS: Mapping[str, str] = {
     "int_type": "not a whole number",
     "int_parsing": "not a whole number",
     "int_from_float": "not a whole number",
-    "int_parsing_size": "not a number that is meant",
+    "int_parsing_size": "not a number",
     "float_type": "not a number",
     "float_parsing": "not a number",
     "finite_number": "not a finite number",
@@ -431,7 +433,7 @@ def _filled(loaded: LoadedJob, parameters: Mapping[str, str], *, alone: bool) ->
         raise InputError(problems)
     swept = {each.name for each in dimensions(sweep.parameters)} if sweep else set()
     left = frozenset[str]().union(*(each.values for each in places)) - swept - {*parameters, ALL}
-    notes = [f"{{{name}}} stays as it is: it has no --set {name}=…" for name in sorted(left) if parameters]
+    notes = [f"{{{name}}} is not replaced: there is no --set {name}=…" for name in sorted(left) if parameters]
     notes += checks.notes(sweep) if sweep else ()
     result = _with_commands(job, parameters, partly=sweep is not None)
     return replace(loaded, job=result, parameters=dict(parameters), notes=tuple(notes))

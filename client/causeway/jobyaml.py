@@ -91,7 +91,7 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, keys)
         if node.tag not in (_MAP, _SEQ):
-            return self._fault(node, keys, f"{node.tag} means nothing here")
+            return self._fault(node, keys, f"{node.tag} is not supported here")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, keys, around)
         return [self._entry(each, (*keys, str(at)), around) for at, each in enumerate(node.value)]
@@ -131,7 +131,7 @@ class _Reader:
     def _scalar(self, node: yaml.ScalarNode, keys: Keys) -> Any:
         text: str = node.value
         if node.tag not in (NULL, BOOL, _INT, _FLOAT, _TEXT, _MERGE):
-            return self._fault(node, keys, f"{node.tag} means nothing here")
+            return self._fault(node, keys, f"{node.tag} is not supported here")
         if node.tag in (_TEXT, _MERGE) or self._is_text(keys, node.tag):
             return text
         try:

@@ -47,7 +47,10 @@ from causeway.tracking.tracked import Tracked
 
 EVERY = 15.0
 """Seconds."""
-NOT_COPIED, COPIED = "causeway: not all is in the store yet: ", "causeway: it is in the store again"
+NOT_COPIED, COPIED = (
+    "causeway: some output is not in the store yet: ",
+    "causeway: everything is in the store again",
+)
 """What it says of what is not copied, and once that has passed; ``causeway why`` reads it."""
 _AGAIN = 300.0
 """Seconds after which it says again what is not copied: other lines have come since."""
@@ -212,7 +215,8 @@ def _record(environment: dict[str, str]) -> Record | None:
         return Record.of(text) if text else None
     except (KeyError, TypeError, ValueError) as error:
         print(
-            f"causeway: nothing goes to MLflow: CAUSEWAY_TRACKING can't be read: {error!r}", file=sys.stderr
+            f"causeway: nothing is logged to MLflow: CAUSEWAY_TRACKING cannot be parsed: {error!r}",
+            file=sys.stderr,
         )
         return None
 

@@ -48,9 +48,9 @@ def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str |
     """
     processes = max(gpus, 1)
     if asked == "tensorflow":
-        return Launch("tensorflow", run, "TF_CONFIG names the workers, as the job says")
+        return Launch("tensorflow", run, "TF_CONFIG lists the workers, as the job says")
     if asked == "auto" and image_launcher == "tensorflow":
-        return Launch("tensorflow", run, "TF_CONFIG names the workers: its image is for TensorFlow")
+        return Launch("tensorflow", run, "TF_CONFIG lists the workers: its image is for TensorFlow")
     if processes * nodes == 1 and asked != "torchrun":
         return Launch("none", run)
     if asked == "none":
@@ -65,9 +65,9 @@ def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str |
         return Launch("none", run, note=note)
     if script is None:
         hint = "make `python …` its last line, or start torchrun in it and set launcher: none"
-        raise InputError([Problem("launcher", "run", "torchrun can't start this command", hint)])
+        raise InputError([Problem("launcher", "run", "torchrun cannot start this command", hint)])
     many = f"{processes} processes a worker, one a GPU" if gpus > 1 else "one process a worker"
-    other = "" if asked == "torchrun" else "; `launcher: none` starts the command alone"
+    other = "" if asked == "torchrun" else "; `launcher: none` runs the command as it is"
     return Launch("torchrun", script, f"{many}{other}")
 
 

@@ -79,7 +79,7 @@ def begin(job: Job, folder: Path, say: Callable[[str], None]) -> None:
             with suppress(OSError):
                 said.parent.mkdir(parents=True, exist_ok=True)
                 said.touch()
-                say(f"runs are recorded in MLflow here, too, with {_INSTALL}; causeway ui shows them")
+                say(f"to record runs in MLflow on this machine too: {_INSTALL}; causeway ui shows them")
         return
     with suppress(OSError), (folder / _LOG).open("ab") as log:
         subprocess.Popen(

@@ -173,5 +173,5 @@ def _cause(run: Path) -> str:
     """Why a trial failed, in a line."""
     said = first_failed(run)
     if said is None:
-        return f"its process ended before the run began; {run / 'output.log'}"
+        return f"its process ended before the run started; {run / 'output.log'}"
     return failure_of(said)

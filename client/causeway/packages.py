@@ -72,7 +72,7 @@ def check_name(name: str, shipped: Collection[str]) -> list[Problem]:
     if Path(name).suffix not in _SUFFIXES:
         return problem(f"{name} is not a list of packages", "use requirements.txt, pyproject.toml or uv.lock")
     if name not in shipped:
-        return problem(f"{name} is not in the code", "it must be shipped: is it ignored?")
+        return problem(f"{name} is not in the code", "it must be part of the code: is it ignored?")
     beside = Path(name).with_name("pyproject.toml").as_posix()
     if Path(name).suffix == ".lock" and beside not in shipped:
         return problem(f"{name} has no pyproject.toml beside it", "uv reads both")
@@ -161,7 +161,7 @@ def plan(
             [*command, "--output-file", str(requirements)], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise CausewayError(f"{name} can't be read:\n{done.stderr.strip()}")
+            raise CausewayError(f"{name} cannot be read:\n{done.stderr.strip()}")
     constraints = None
     if packages.exactly:
         constraints = scratch / "constraints.txt"
@@ -226,18 +226,20 @@ def _install(interpreter: str, folder: Path, name: str) -> None:
     )
     if done.returncode:
         said = json.loads(status.read_text(encoding="utf-8")) if status.exists() else {"lines": [done.stderr]}
-        raise CausewayError(f"the packages of {name} can't be installed:\n" + "\n".join(said["lines"]))
+        raise CausewayError(f"the packages of {name} cannot be installed:\n" + "\n".join(said["lines"]))
 
 
 def find_uv() -> str:
     """uv, of PATH or beside this Python. CausewayError where there is none."""
     found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if found is None:
-        raise CausewayError("uv not found, which installs the packages of `python:`; pip install uv")
+        raise CausewayError("uv not found; `python:` needs it: pip install uv")
     return found
 
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise CausewayError(f"{command[0]} can't say what it has ({done.returncode}):\n{done.stderr.strip()}")
+        raise CausewayError(
+            f"{command[0]} cannot list its packages ({done.returncode}):\n{done.stderr.strip()}"
+        )

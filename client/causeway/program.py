@@ -33,7 +33,7 @@ def checkpoint(step: int) -> Iterator[Path]:
     sharded = bool(os.environ.get("CAUSEWAY_SHARDED"))
     if not sharded and int(os.environ.get("RANK") or 0):
         raise RuntimeError(
-            "causeway.checkpoint is for rank 0, unless the job has checkpoints: {sharded: true}"
+            "only rank 0 may call causeway.checkpoint, unless the job has checkpoints: {sharded: true}"
         )
     leads = not sharded or not int(os.environ.get("LOCAL_RANK") or 0)
     target = folder / ("step-%d" % step)

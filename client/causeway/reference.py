@@ -19,10 +19,10 @@ _DIALECT = "http://json-schema.org/draft-07/schema#"
 _HEAD = """\
 # Job files
 
-A job file says what `causeway run` runs. One field is required, `run`; a command after `--` takes its place,
-and then no file is needed. Unknown fields are errors. Sizes have a unit (`40 GiB`), durations too (`90m`,
-or `[days-]hours:minutes:seconds`). Text is what is written: `image: 1.50` and `env: {A: 0123, B: on}` need
-no quotes.
+A job file describes what `causeway run` runs. One field is required, `run`; with a command after `--` no file
+is needed. Unknown fields are errors. Sizes have a unit (`40 GiB`), durations too (`90m`, or
+`[days-]hours:minutes:seconds`). Text needs no quotes: `image: 1.50` and `env: {A: 0123, B: on}` are read as
+written.
 
 Editors complete and check it by its first line, which names [job.schema.json](job.schema.json):
 
@@ -34,7 +34,7 @@ gpus: 8
 python: requirements.txt
 ```
 
-`--set lr=1e-3` takes the place of `{lr}` in the command. This page is written by `invoke docs`.
+`--set lr=1e-3` replaces `{lr}` in the command. This page is written by `invoke docs`.
 """
 
 

@@ -38,7 +38,7 @@ def restore(storages: Sequence[Storage], policy: Policy, folder: Path) -> list[s
     for at, storage in enumerate(storages):
         unreadable: list[str] = []
         parts = parts_in(storage, unreadable)
-        said += [f"skips a checkpoint: its manifest can't be read: {key}" for key in unreadable]
+        said += [f"skips a checkpoint: its manifest cannot be read: {key}" for key in unreadable]
         if at == 0:
             start = checkpoints.next_start(parts)
         for checkpoint in [] if found else checkpoints.whole(parts, policy.workers):
@@ -52,7 +52,7 @@ def restore(storages: Sequence[Storage], policy: Policy, folder: Path) -> list[s
     if found:
         said.append(f"resumes from {found.name}")
     elif said:
-        said.append("starts from the beginning: no checkpoint is whole")
+        said.append("starts from the beginning: no checkpoint is complete")
     resumed = {
         "start": start,
         "name": found.name if found else "",
@@ -81,20 +81,20 @@ def _fetch_part(storage: Storage, part: Part, scratch: Path) -> None:
     there = storage.sizes(folder_of(part))
     for key, file in files.items():
         if there.get(key) != file.size:
-            what = "is gone" if key not in there else f"has {there[key]} bytes in place of {file.size}"
+            what = "is missing" if key not in there else f"has {there[key]} bytes instead of {file.size}"
             raise BrokenError(f"{file.path} {what}")
         place = (scratch / file.path).resolve()
         if not place.is_relative_to((scratch / part.name).resolve()):
-            raise BrokenError(f"{file.path} leaves its folder")
+            raise BrokenError(f"{file.path} is outside of its folder")
         place.parent.mkdir(parents=True, exist_ok=True)
     try:
         storage.fetch({key: scratch / file.path for key, file in files.items()})
     except MissingError as error:
-        raise BrokenError(f"{error} is gone") from None
+        raise BrokenError(f"{error} is missing") from None
     for file in files.values():
         path = scratch / file.path
         if digest_of(path) != file.sha256:
-            raise BrokenError(f"{file.path} is not what was written")
+            raise BrokenError(f"{file.path} does not match its digest")
         os.utime(path, ns=(file.modified, file.modified))
     for path in scratch.rglob("*"):
         # The program may have another uid than we.

@@ -75,7 +75,7 @@ NEVER_WORKS = 78
 STALLED = 124
 """As timeout(1) has it."""
 LINES = 20
-OUT_OF_MEMORY = "OOMKilled: it needed more memory than it may use"
+OUT_OF_MEMORY = "OOMKilled: it exceeded its memory limit"
 """The first word is the kubelet's, of a container that is killed as a whole."""
 PACKAGES = "causeway-packages.txt"
 """Of an environment that ``install.py`` made: versions of its packages, without those of the image."""
@@ -262,15 +262,15 @@ def with_plugin_of_nccl(env: dict[str, str]) -> list[str]:
                 check=False,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            return ["whether NCCL uses EFA could not be seen: %s" % error]
+            return ["cannot determine whether NCCL uses EFA: %s" % error]
         if done.returncode == 0:
             if not asked and name.endswith("-ofi.so"):
                 env["NCCL_NET_PLUGIN"] = "ofi"
             return []
         why = why or (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it crashed"])[-1]
     return [
-        "NCCL finds no plugin for EFA in the image, and takes TCP: %s" % why,
-        "an image for EFA has libfabric and aws-ofi-nccl; Causeway's docs/efa.md builds one",
+        "NCCL finds no EFA plugin in the image, and uses TCP: %s" % why,
+        "the image needs libfabric and aws-ofi-nccl: see Causeway's docs/efa.md",
     ]
 
 

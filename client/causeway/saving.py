@@ -90,7 +90,7 @@ class Saver:
         ``alive``: until when the program may have been writing (``checkpoints.is_whole``).
         """
         if not self._folder.is_dir():
-            _say_once(f"{self._folder} is no folder any more: nothing is copied from it")
+            _say_once(f"{self._folder} is not a folder any more: nothing is copied from it")
             return
         if self._start is None:
             self._own = self._tidy()
@@ -120,7 +120,7 @@ class Saver:
             if checkpoints.is_whole(entry, alive):
                 yield entry
             elif not all(map(checkpoints.is_text, [entry.name, *entry.files])):
-                _say_once(f"{entry.name!a} is not copied: a name in it is not UTF-8")
+                _say_once(f"{entry.name!a} is not copied: it has a name that is not UTF-8")
 
     def _handled_before(self, start: Start) -> set[tuple[str, int]]:
         """What this start resumed from, and what was sent or passed over before this program began again."""
@@ -287,7 +287,7 @@ def _reported(path: Path) -> dict[int, dict[str, float]]:
         if (report := reported.parsed(line)) is not None:
             found.setdefault(report.step, {}).update(report.metrics)
         else:
-            _say_once(f"reported metrics that can't be read are left out: {line[:200]!r}")
+            _say_once(f"reported metrics that cannot be parsed are left out: {line[:200]!r}")
     return found
 
 

@@ -229,7 +229,7 @@ class FileBench(Bench, ABC):
         if state == "done":
             self._note(row, state="done", cause="")
         elif state in ("stopped", "timed-out"):
-            said = "a person stopped it" if state == "stopped" else "it ran for all of its `time`"
+            said = "stopped by a user" if state == "stopped" else "it ran for all of its `time`"
             self._note(row, state="stopped", cause=said)
         else:
             self._note(row, state="failed", cause=cause())

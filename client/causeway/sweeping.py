@@ -68,7 +68,7 @@ def step(bench: Bench, say: Callable[[str], None]) -> bool:
             say(f"trial {move.number} starts: {shown(move.parameters)}")
         else:
             bench.resume(move)
-            say(f"trial {move.number} goes on after step {move.step}")
+            say(f"trial {move.number} resumes after step {move.step}")
         trials = applied(trials, move)
     end = engine.end(trials)
     bench.show(lambda: summary(engine, trials), last=end is not None)

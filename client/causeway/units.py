@@ -25,7 +25,7 @@ def parse_size(text: object) -> int:
     base = 1024 if "i" in unit else 1000
     size = float(match[1]) * base ** _POWERS[unit[0]]
     if size > _LARGEST:
-        raise ValueError(f"{text} is more than there is anywhere")
+        raise ValueError(f"{text} is too large")
     return int(size)
 
 

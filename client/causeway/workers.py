@@ -39,7 +39,7 @@ def workers_of(job: Job, *, image_launcher: str | None = "torchrun") -> tuple[Wo
         return (Workers("worker", job.nodes, launch, job.gpus, job.cpus, job.memory),)
     if job.launcher == "torchrun":
         hint = "write nodes: in place of roles:, or launcher: tensorflow"
-        raise InputError([Problem("launcher", "roles", "torchrun's workers are all alike", hint)])
+        raise InputError([Problem("launcher", "roles", "all workers of torchrun have the same role", hint)])
     asked = "tensorflow" if job.launcher == "auto" else job.launcher
     return tuple(
         Workers(

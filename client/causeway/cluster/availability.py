@@ -126,14 +126,14 @@ def read(cluster: Cluster) -> tuple[Availability | None, str]:
             raise
         found = None
     if found is None:
-        return None, "no autoscaler of this cluster says what is free"
+        return None, "the cluster has no autoscaler that reports free capacity"
     try:
         values = json.loads(found["data"]["availability.json"])
         if values["version"] > VERSION + 1:
             return None, "the cluster is newer than this program: pip install --upgrade causeway-client"
         parsed = parse(values)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return None, "what the autoscaler says is free can't be read"
+        return None, "the autoscaler's report of free capacity cannot be parsed"
     return parsed, parsed.note
 
 
@@ -179,7 +179,7 @@ def _note(version: int, written: datetime | None, now: datetime) -> str:
     if version > VERSION:
         return "the cluster is newer than this program: pip install --upgrade causeway-client"
     if written is not None and now - written > _OLD:
-        return f"the autoscaler has not said anything since {clock(written)}: this is what was then"
+        return f"the autoscaler has not reported since {clock(written)}: this is that report"
     return ""
 
 

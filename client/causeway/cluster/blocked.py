@@ -70,7 +70,7 @@ def _described(pod: Any, status: Mapping[str, Any], reason: str, message: str) -
             return Blocked(reason, what, fix)
         if found := _KEY.search(message):
             return Blocked(reason, *missing_key(namespace, found["name"], found["key"]))
-    what = f"its container can't be made: {message or reason}"
+    what = f"its container cannot be created: {message or reason}"
     return Blocked(reason, what, lasts=reason != "CreateContainerError")
 
 
@@ -78,11 +78,11 @@ def _of_pull(reason: str, image: str, message: str) -> Blocked:
     said = message.rpartition(": ")[2] or reason
     # A registry says that a private image is denied where it is not there, too; both may come in one message.
     if _REFUSED.search(message):
-        fix = "is its name right? Nodes pull what is public, or in the account's registry (ECR)"
-        return Blocked(reason, f"the registry does not give out {image}: {said}", fix)
+        fix = "check its name. Nodes can pull public images, and those of the account's registry (ECR)"
+        return Blocked(reason, f"the registry refuses {image}: {said}", fix)
     if _NOT_THERE.search(message):
-        return Blocked(reason, f"there is no image {image}", "push it, or correct image: of the job")
-    return Blocked(reason, f"{image} can't be pulled: {message or reason}", lasts=False)
+        return Blocked(reason, f"image {image} not found", "push it, or correct image: of the job")
+    return Blocked(reason, f"{image} cannot be pulled: {message or reason}", lasts=False)
 
 
 def _keys(pod: Any, secret: str) -> list[str]:

@@ -154,7 +154,7 @@ def stop(cluster: Cluster, namespace: str) -> bool:
     while any(cluster.find(path) is not None for path in paths):
         if time.monotonic() > until:
             raise CausewayError(
-                f"the board of {namespace} does not end; kubectl -n {namespace} get jobs,pods"
+                f"the board of {namespace} does not stop; kubectl -n {namespace} get jobs,pods"
             )
         time.sleep(0.5)
     return any(was_there)
@@ -195,7 +195,7 @@ def waits_for(cluster: Cluster, board: Board) -> str:
     """Why no pod of it answers yet."""
     selector = f"batch.kubernetes.io/controller-uid={board.uid}"
     if next(items(cluster, f"/api/v1/namespaces/{board.namespace}/pods", labelSelector=selector), None):
-        return "its pod starts"
+        return "its pod is starting"
     return waiting_for(NAME, workload_with(cluster, board.namespace, board.uid))
 
 

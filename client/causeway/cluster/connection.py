@@ -54,15 +54,15 @@ class Cluster:
         except RefusedError as error:
             if error.code in (403, 404):
                 raise CausewayError(
-                    "this cluster offers nothing to `causeway run`: its spec has no `research:`, or you are "
-                    "not in it; ask its engineers"
+                    "this cluster offers nothing to `causeway run`: its spec has no `research:`, or does not "
+                    "list you; ask its engineers"
                 ) from None
             raise
         try:
             values = json.loads(found["data"]["cluster.json"])
         except (KeyError, TypeError, ValueError):
             raise UnreachableError(
-                "what the cluster offers can't be read: causeway-system/research has no cluster.json; "
+                "the cluster's offer cannot be parsed: causeway-system/research has no cluster.json; "
                 "ask its engineers"
             ) from None
         return parse(values)
@@ -256,8 +256,8 @@ def _away(host: str, reason: str) -> str:
 def _not_the_api(host: str) -> str:
     """Of a hotel that wants a room number, or a proxy."""
     return (
-        f"something answers for {host}, and it is not the cluster: a page to sign in to a network, or a "
-        "proxy; open any page in a browser, then try again"
+        f"another server answers for {host}, and it is not the cluster: a captive portal or a proxy; "
+        "open any page in a browser, then try again"
     )
 
 

@@ -116,7 +116,9 @@ def _room(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
             field = f"roles.{workers.role}.count" if job.roles else "nodes"
             count = workers.gpus.count
             gpus = f" with {count} GPU{'s' * (count > 1)} each" if count else ""
-            what = f"{workers.count} workers{gpus} never start: the machines that fit have room for {most}"
+            what = (
+                f"{workers.count} workers{gpus} can never start: the machines that fit have room for {most}"
+            )
             yield Problem("job", field, what, f"at most {most}, or ask for less for each of them")
             return
     # By identity: two kinds of machines may look alike.
@@ -162,16 +164,14 @@ def _demands(job: Job, gpus: Gpus, offer: Offer) -> Iterator[_Demand]:
         if name in offer.mounts:
             yield field, _at(offer.mounts[name].sites), f"no machine there has {name}"
     if not job.where.spot:
-        yield "where.spot", lambda each: not each.is_spot, "only spot instances are there"
+        yield "where.spot", lambda each: not each.is_spot, "it has only spot instances"
     if gpus.count == 0:
         return
     yield "gpus", _with(lambda _: True), "the cluster has no machine with GPUs there"
     priority = job.priority or offer.default_priority
     if priority is not None:
         classes = offer.priorities.get(priority, ())
-        what = (
-            f"work of priority {priority} is given {' and '.join(classes) or 'no'} GPUs, and none are there"
-        )
+        what = f"priority {priority} uses {' and '.join(classes) or 'no'} GPUs, and there are none"
         yield "priority", _with(lambda has: has.gpu_class in classes), what
     if (model := gpus.model) is not None:
         yield "gpus.model", _with(lambda has: has.model == model), f"{model} is not there"
@@ -183,7 +183,7 @@ def _demands(job: Job, gpus: Gpus, offer: Offer) -> Iterator[_Demand]:
         yield "gpus.memory", _with(lambda has: has.memory_mib << 20 >= memory), what
     if (interconnect := gpus.interconnect) is not None:
         if interconnect == EFA:
-            yield "gpus.interconnect", lambda each: each.fabric is not None, "pods get no adapters there"
+            yield "gpus.interconnect", lambda each: each.fabric is not None, "pods do not get adapters there"
         else:
             what = f"no machine there has {interconnect}"
             yield "gpus.interconnect", _with(lambda has: has.interconnect == interconnect), what

@@ -78,7 +78,7 @@ def read(path: str | None) -> Way:
     except OSError as error:
         raise UnreachableError(f"no kubeconfig: {file}: {error.strerror or error}; {_HINT}") from None
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UnreachableError(f"no kubeconfig: {file} can't be used: {_what(error)}; {_HINT}") from None
+        raise UnreachableError(f"no kubeconfig: {file} cannot be used: {_what(error)}; {_HINT}") from None
 
 
 def _what(error: Exception) -> str:
@@ -88,7 +88,7 @@ def _what(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         return f"line {error.problem_mark.line + 1} is not YAML: {error.problem}"
     if isinstance(error, TypeError | AttributeError):  # a text where a mapping is meant, or nothing
-        return "its form is another"
+        return "not a kubeconfig"
     return " ".join(str(error).split())
 
 
@@ -162,7 +162,7 @@ def _tls(
 ) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=authority.decode() if authority else None)
     if bool(certificate) is not bool(key):
-        raise ValueError("a client certificate and its key go together")
+        raise ValueError("a client certificate needs its key")
     if certificate and key:
         # OpenSSL's own functions read them from files alone.
         with tempfile.NamedTemporaryFile() as both:

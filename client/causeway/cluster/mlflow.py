@@ -61,9 +61,9 @@ class Mlflow:
         try:
             return self.server.call(method, call, body)
         except RejectedError as error:
-            raise CausewayError(f"MLflow refuses: {error}") from None
+            raise CausewayError(f"MLflow rejects it: {error}") from None
         except AwayError as error:
-            raise UnreachableError(f"MLflow does not answer, or refuses {self._namespace}: {error}") from None
+            raise UnreachableError(f"MLflow does not answer, or rejects {self._namespace}: {error}") from None
 
     def page_of(self, run: str) -> str:
         """The path of a run's page; the newest one's of that name."""

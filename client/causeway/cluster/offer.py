@@ -175,7 +175,7 @@ def parse(values: Mapping[str, Any]) -> Offer:
             "invoke cluster.up"
         ) from None
     except (TypeError, AttributeError) as error:
-        raise CausewayError(f"the cluster's offer can't be read: {error}") from None
+        raise CausewayError(f"the cluster's offer cannot be parsed: {error}") from None
 
 
 def _parsed(values: Mapping[str, Any], note: str) -> Offer:

@@ -494,7 +494,7 @@ def _waits_for(about: Any, state: str, reason: str, workload: Any, workers: Sequ
     if state == "stopped" and reason:
         return f"{reason}; then causeway resume {about['name']}"
     if state == "stopped" and (search := about["labels"].get(SWEEP)):
-        return f"its search stopped it early, or a person did; causeway sweep show {search}"
+        return f"its search or a user stopped it; causeway sweep show {search}"
     return waiting_for(about["name"], workload) if state in ("queued", "stopped") else ""
 
 
@@ -518,7 +518,7 @@ def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple
             return "queued", _changed(evicted), ""
         if evicted and evicted.get("reason", "").endswith(_TIME_IS_UP):
             took = exact_duration(int(found["metadata"]["labels"].get(SECONDS, "0")))
-            more = f"causeway resume {_name(found)} --time 8h gives it more"
+            more = f"causeway resume {_name(found)} --time 8h allows more"
             return "timed-out", _changed(evicted), f"it ran for all of its `time`, {took}; {more}"
         return "stopped", _changed(evicted), _could_not_start(found, evicted)
     # Where some have ended, others go on, or the last of them is just being counted.
@@ -570,7 +570,7 @@ def waiting_for(name: str, workload: Any) -> str:
     for kind in ("QuotaReserved", "Admitted"):
         if kind in refused:
             return in_the_queue(str(refused[kind]["message"]))
-    return "its machines are on their way"
+    return "its machines are starting"
 
 
 def in_the_queue(message: str) -> str:

@@ -165,7 +165,7 @@ def waits_for(cluster: Cluster, namespace: str, name: str) -> str:
     if any(each["type"] == "Failed" and each["status"] == "True" for each in status.get("conditions", ())):
         return f"its conductor has failed; causeway sweep resume {name}"
     if status.get("active"):
-        return "" if status.get("ready") else "its conductor starts"
+        return "" if status.get("ready") else "its conductor is starting"
     waiting = runs.waiting_for(name, runs.workload_with(cluster, namespace, found["metadata"]["uid"]))
     return f"its conductor waits: {waiting}"
 
@@ -348,7 +348,7 @@ class ClusterBench:
                 over[row.number] = (why or "it failed") if state == "failed" else ""
             elif row.state == "running" and run.suspended and run.state in ("stopped", "timed-out"):
                 state = "failed" if run.state == "stopped" and run.why else "stopped"
-                self.ledger.note(row, state=state, cause=run.why or "a person stopped it")
+                self.ledger.note(row, state=state, cause=run.why or "stopped by a user")
                 self.say(f"trial {row.number} {row.state}: {row.cause}")
         if over:
             self._note_ends([self._rows[number] for number in over], over)
@@ -425,7 +425,7 @@ class ClusterBench:
         if found is not None and found["metadata"].get("labels", {}).get(SWEEP) == self._whole.name:
             self._note(found)
         elif found is not None:
-            self.ledger.note(row, state="failed", cause=f"there is another run {self._name(row)}")
+            self.ledger.note(row, state="failed", cause=f"another run already has the name {self._name(row)}")
 
     def resume(self, move: Resume) -> None:
         row = self._rows[move.number]

@@ -28,7 +28,7 @@ def why_not_found(module: str, folder: Path, code: Code) -> str:
         return f"{path} is in this folder and is not shipped: {appending(take)}"
     top = module.partition(".")[0]
     parent = "/".join(path.split("/")[: path.split("/").index(top)]) if top in path.split("/") else above
-    return f"{path} is shipped, and Python does not look there: --env PYTHONPATH={parent}" if parent else ""
+    return f"{path} is shipped, but not in Python's search path: --env PYTHONPATH={parent}" if parent else ""
 
 
 def _path_of(module: str, root: Path) -> str | None:

@@ -28,8 +28,8 @@ _CONTENTS = {
         rb"(?i:wandb[\w.]{0,20}[\"']?\s*[=:(,]\s*(?:key\s*=\s*)?[\"']?)(?:[0-9a-f]{40}\b|wandb_v1_\w{30,})"
         rb"|\bwandb_v1_\w{60,}"
     ),
-    "a token of npm": rb"(?m:^//\S+:_(?:authToken|auth|password)\s*=\s*[^\s$]{8,})|\bnpm_[A-Za-z0-9]{36}\b",
-    "a password of a .netrc": rb"\bmachine\s+\S+\s+login\s+\S+\s+password\s+[^\s$<]{8,}",
+    "an npm token": rb"(?m:^//\S+:_(?:authToken|auth|password)\s*=\s*[^\s$]{8,})|\bnpm_[A-Za-z0-9]{36}\b",
+    "a password in .netrc": rb"\bmachine\s+\S+\s+login\s+\S+\s+password\s+[^\s$<]{8,}",
 }
 _BEGINNINGS = (
     b"PRIVATE KEY-----",
@@ -76,7 +76,7 @@ def find_secrets(folder: Path, entries: Iterable[Entry]) -> list[Problem]:
 def _by_name(path: str) -> str:
     name = path.rsplit("/", 1)[-1]
     if name not in _EXAMPLES and any(fnmatchcase(name, pattern) for pattern in _NAMES):
-        return "a secret by its name"
+        return "a secret, by its name"
     return ""
 
 

@@ -92,7 +92,7 @@ def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = 
 
 def unreadable(folder: Path, path: str, error: OSError) -> Problem:
     """That a file of the folder can't be read."""
-    what = f"can't be read: {error.strerror or error}"
+    what = f"cannot be read: {error.strerror or error}"
     return Problem(str(folder / path), "", what, f"ignore it: {ignoring(path)}")
 
 
@@ -156,7 +156,7 @@ def _own_patterns(folder: Path) -> list[str]:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise InputError([Problem(str(file), "", f"can't be read: {error.strerror or error}")]) from None
+        raise InputError([Problem(str(file), "", f"cannot be read: {error.strerror or error}")]) from None
     try:
         return data.decode().splitlines()
     except UnicodeDecodeError as error:
@@ -224,7 +224,7 @@ def _git(folder: Path, repository: Path, *options: str) -> list[str]:
         said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
         cure = [line.strip() for line in said if line.startswith("\t")]
         what = f"git can't list its files: {said[0] if said else f'exit code {done.returncode}'}"
-        hint = cure[0] if cure else f"git -C {shlex.quote(str(repository))} status says more"
+        hint = cure[0] if cure else f"git -C {shlex.quote(str(repository))} status shows more"
         raise InputError([Problem(str(folder), "code", what, hint)])
     return [os.fsdecode(path) for path in done.stdout.split(b"\0") if path]
 

@@ -50,7 +50,7 @@ def board(names: Sequence[str], group: str | None, *, port: int, detach: bool, a
     if as_json:
         print(json.dumps({"url": url, "namespace": namespace, "runs": [*wanted]}))
     if detach:
-        out.print(Text(f"{url} shows {', '.join(wanted)}, once it has started"))
+        out.print(Text(f"{url} shows {', '.join(wanted)}when it has started"))
         return 0
     pod = _ready(out, cluster, found)
     if _answers(found.host):
@@ -63,7 +63,9 @@ def board(names: Sequence[str], group: str | None, *, port: int, detach: bool, a
         tensorboard.PORT,
         port,
         opened=lambda: out.print(
-            Text(f"{found.url('localhost', port)} shows {', '.join(wanted)} until Ctrl-C; the board goes on")
+            Text(
+                f"{found.url('localhost', port)} shows {', '.join(wanted)} until Ctrl-C; the board continues"
+            )
         ),
         failed=lambda text: err.print(f"error: {text}", markup=False),
     )

@@ -33,7 +33,7 @@ def listed(name: str, group: str | None, *, local: bool, on: Sequence[str] | Non
         return 0
     out, now = Console(highlight=False, soft_wrap=True), time.time()
     if not found:
-        out.print(f"{name} has no checkpoint that is kept")
+        out.print(f"{name} has no checkpoints")
         return 0
     cells: list[tuple[str | Text, ...]] = [
         (
@@ -65,7 +65,7 @@ def fetched(
     found = whole(parts, policy.workers)
     chosen = next((each for each in found if each.name == checkpoint), None)
     if chosen is None:
-        there = ", ".join(each.name for each in found) or "none that is whole"
+        there = ", ".join(each.name for each in found) or "no complete one"
         raise InputError(
             [Problem("--checkpoint", checkpoint, f"{name} has no such checkpoint", f"there is {there}")]
         )

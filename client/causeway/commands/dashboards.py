@@ -15,7 +15,7 @@ def dashboards(port: int) -> int:
     cluster = Cluster()
     board = cluster.offer.dashboards
     if board is None:
-        raise CausewayError("this cluster does not say where its Grafana is; ask its engineers")
+        raise CausewayError("this cluster's offer does not have the address of Grafana; ask its engineers")
     forward(
         cluster,
         f"/api/v1/namespaces/{board.namespace}/pods/{board.pod}",

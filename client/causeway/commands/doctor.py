@@ -118,7 +118,7 @@ def _kubeconfig(cluster: Cluster) -> str:
     try:
         ends = x509.load_pem_x509_certificate(cluster.certificate).not_valid_after_utc
     except (OSError, ValueError) as error:
-        raise _FailedError(f"its certificate can't be read: {error}", _ASK) from None
+        raise _FailedError(f"its certificate cannot be parsed: {error}", _ASK) from None
     left = ends - datetime.now(_UTC)
     if left < timedelta():
         raise _FailedError(f"your certificate ended at {ends:%Y-%m-%d %H:%M} UTC", _ASK)
@@ -136,13 +136,13 @@ def _network(cluster: Cluster) -> str:
     try:
         address = str(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
-        cure = "start the VPN; if it is up, its names are not used: look at your resolver's settings"
-        raise _FailedError(f"{name} has no address: {error}", cure) from None
+        cure = "start the VPN; if it is up, this machine does not use its DNS: check your resolver's settings"
+        raise _FailedError(f"{name} cannot be resolved: {error}", cure) from None
     try:
         socket.create_connection((address, port), timeout=5).close()
     except OSError as error:
         cure = "start the VPN, or its route to this address is missing"
-        raise _FailedError(f"{address}:{port} can't be reached: {error}", cure) from None
+        raise _FailedError(f"{address}:{port} cannot be reached: {error}", cure) from None
     return f"{name} is {address}, and answers"
 
 
@@ -150,7 +150,7 @@ def _api(cluster: Cluster) -> str:
     try:
         return f"you are {cluster.person}"
     except UnreachableError as error:
-        raise _FailedError(str(error), "the address answers, but not as the cluster's API does") from None
+        raise _FailedError(str(error), "the address answers, but not as the cluster's API") from None
     except CausewayError as error:
         raise _FailedError(str(error), _ASK) from None
 
@@ -158,17 +158,19 @@ def _api(cluster: Cluster) -> str:
 def _clock(cluster: Cluster) -> str:
     date = cluster.date()
     if not date:
-        return "the API does not say its time"
+        return "the API's answer has no date"
     off = (datetime.now(_UTC) - parsedate_to_datetime(date)).total_seconds()
     if abs(off) > _SKEW:
         raise _FailedError(f"your clock is {off:+.0f} s off the cluster's", "set it by NTP")
-    return "your clock is the cluster's"
+    return "your clock matches the cluster's"
 
 
 def _offer(cluster: Cluster) -> str:
     offer = cluster.offer
     if offer.tools is None:
-        raise _FailedError("it takes no runs", "its engineers have to set `research.tools` in the spec")
+        raise _FailedError(
+            "it does not accept runs", "its engineers have to set `research.tools` in the spec"
+        )
     if offer.note:
         raise _WarningError(f"{offer.cluster}; {offer.note}", "pip install --upgrade causeway-client")
     return offer.cluster
@@ -190,7 +192,7 @@ def _rights(cluster: Cluster, group: str | None) -> str:
     missing = [what for what, attributes in wanted.items() if not _may(cluster, namespace, attributes)]
     if missing:
         raise _FailedError(
-            f"in {namespace} you may not {', '.join(missing)}",
+            f"you may not {', '.join(missing)} in {namespace}",
             "are you in the group? its engineers list its people in the spec, and run `invoke cluster.up`",
         )
     return f"you may use {namespace}"
@@ -210,12 +212,12 @@ def _queue(cluster: Cluster, group: str | None) -> str:
     namespace = cluster.namespace(group)
     found = cluster.find(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/localqueues/{QUEUE}")
     if found is None:
-        cure = "runs start at once, or never; if the cluster shares its GPUs out, ask its engineers"
+        cure = "runs start at once, or never; if the cluster has quotas, ask its engineers"
         raise _WarningError(f"{namespace} has no queue", cure)
     conditions = found.get("status", {}).get("conditions", ())
     active = next((each for each in conditions if each["type"] == "Active"), None)
     if active is not None and active["status"] != "True":
-        raise _FailedError(f"the queue takes no work: {active.get('message', '')}", "ask your engineers")
+        raise _FailedError(f"the queue is not active: {active.get('message', '')}", "ask your engineers")
     return f"{namespace} has a queue, where {found.get('status', {}).get('pendingWorkloads', 0)} wait"
 
 

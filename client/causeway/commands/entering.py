@@ -46,7 +46,7 @@ def enter(name: str, worker: str | None, on: Sequence[str], command: Sequence[st
     try:
         return Host(found.host).enter(name, found.name, words, terminal=not command)
     except UnreachableError as error:
-        raise UnreachableError(f"{error}; causeway shell {name} takes it up again") from None
+        raise UnreachableError(f"{error}; causeway shell {name} attaches again") from None
 
 
 def _need_terminal() -> None:

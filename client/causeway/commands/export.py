@@ -47,7 +47,7 @@ def export(
     try:
         Path(to).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CausewayError(f"{to} can't be written: {error.strerror}") from None
+        raise CausewayError(f"{to} cannot be written: {error.strerror}") from None
     return 0
 
 

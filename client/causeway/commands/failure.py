@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 _CURES = (
-    (re.compile(r"OOMKilled"), "more memory is asked for with `memory:`"),
+    (re.compile(r"OOMKilled"), "request more memory with `memory:`"),
     (
         re.compile(r"ImportError|ModuleNotFoundError|No module named|finding module specification"),
-        "it would fail again: install what is missing (`python:`), or use another `image:`",
+        "it would fail again: install the missing package (`python:`), or use another `image:`",
     ),
     (re.compile(r"code is not what was submitted|can't be unpacked"), "submit it again: causeway run"),
 )

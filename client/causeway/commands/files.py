@@ -157,7 +157,7 @@ def _place(name: str, first: str) -> PurePosixPath:
     worker, _, rest = name.partition("/")
     place = PurePosixPath(rest) if worker == first else PurePosixPath(worker, rest)
     if place.is_absolute() or ".." in place.parts:
-        raise CausewayError(f"the store has a file of a name that leaves its folder: {name}")
+        raise CausewayError(f"the store has a file with a path outside of its folder: {name}")
     return place
 
 

@@ -109,7 +109,7 @@ class Followed:
                     self._note(f"{error}; trying again for {format_duration(PATIENCE)}")
                 elif now - since >= PATIENCE:
                     raise UnreachableError(
-                        f"{error}; {self._name} goes on in the cluster: causeway logs -f {self._name}"
+                        f"{error}; {self._name} continues in the cluster: causeway logs -f {self._name}"
                     ) from None
                 self._missed = True
                 time.sleep(pause)
@@ -206,7 +206,7 @@ class Followed:
                     for line in leavings.lines(self._store, start)[pod.shown if pod else 0 :]:
                         self._show("", start.worker, line)
         except CausewayError as error:
-            self._note(f"what ended between two looks can't be fetched now: {error}")
+            self._note(f"output of workers that ended meanwhile cannot be fetched now: {error}")
             for pod in gone:
                 pod.tried = True
             return

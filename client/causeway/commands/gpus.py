@@ -66,7 +66,7 @@ def gpus(*, as_json: bool) -> int:
     ]  # fmt: skip
     out = Console(highlight=False)
     show_table(out, titles, cells, _GOES_FIRST)
-    for line in (offer.note, note if found is not None else f"what is free now is not known: {note}"):
+    for line in (offer.note, note if found is not None else f"free GPUs are unknown: {note}"):
         if line:
             out.print(line, style="yellow")
     return 0

@@ -115,7 +115,7 @@ def _show_state(out: Console, found: Mapping[str, Any], first: Mapping[str, Any]
     out.print(coloured(f"{found['name']} {found['state']}", found["state"]))
     if found["state"] == "timed-out":
         took = format_duration(job.time)
-        more = f"causeway resume --local {found['name']} --time 8h gives it more"
+        more = f"causeway resume --local {found['name']} --time 8h allows more"
         out.print(f"  it ran for all of its `time`, {took}; {more}")
     if first is not None and found["state"] in ("failed", "stopped"):
         show_failure(out, first, job.code)
@@ -154,7 +154,7 @@ def logs(name: str, *, follows: bool, worker: str | None, as_json: bool) -> int:
             time.sleep(_PAUSE)
     except KeyboardInterrupt:
         raise DetachedError(
-            f"{name} goes on: causeway logs -f --local {name}; causeway stop --local {name}"
+            f"{name} continues: causeway logs -f --local {name}; causeway stop --local {name}"
         ) from None
     found, first = plain(folder), first_failed(folder)
     _show_state(out, found, first, job)
@@ -198,7 +198,7 @@ def stop(names: Sequence[str], *, as_json: bool) -> int:
             problems.append(str(problem))
             continue
         if not as_json:
-            out.print(f"{name} is stopped" if changed[name] else f"{name} does not run")
+            out.print(f"{name} is stopped" if changed[name] else f"{name} is not running")
     if as_json:
         print(json.dumps([{"run": name, "changed": each} for name, each in changed.items()]))
     if problems:
@@ -211,7 +211,7 @@ def _stop(folder: Path, grace: int) -> bool:
         return False
     if not ask_to_end(folder):
         raise CausewayError(
-            f"{folder.name} is held by a process that is not known: it was started by an older version"
+            f"{folder.name} is locked by an unknown process: it was started by an older version"
         )
     until = time.monotonic() + grace + _LATER
     killed = False
@@ -232,7 +232,7 @@ def get(name: str, path: str, target: str, *, as_json: bool) -> int:
     root = folder / "results"
     chosen = root / path
     if root.resolve() not in (chosen.resolve(), *chosen.resolve().parents):
-        raise InputError([Problem("causeway get", "", f"{path} leaves the run's results")])
+        raise InputError([Problem("causeway get", "", f"{path} is outside of the run's results")])
     found = [chosen] if chosen.is_file() else [each for each in sorted(chosen.rglob("*")) if each.is_file()]
     if not found:
         below = f" at {path}" if path else ""

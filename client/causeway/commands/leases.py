@@ -67,7 +67,7 @@ def unreserve(names: Sequence[str], *, as_json: bool) -> int:
         print(json.dumps([{"host": host, "gpus": said["gpus"]} for host, said in answers.items()]))
     for host, said in answers.items() if not as_json else ():
         found = ", ".join(map(str, said["gpus"]))
-        ended = f"GPUs {found} are no longer reserved" if found else "nothing is reserved by you"
+        ended = f"GPUs {found} are not reserved any more" if found else "you have no reservation"
         print(f"{host}: {ended}")
     return 0
 

@@ -100,7 +100,7 @@ def _of_store(cluster: Cluster, run: Run, worker: str | None, attempt: int | Non
     wanted = next((each for each in reversed(found) if attempt in (None, each.number)), None)
     if wanted is None and attempt is not None:
         numbers = ", ".join(str(each.number) for each in found) or "none"
-        raise CausewayError(f"{run.name} left no output of attempt {attempt}; there is: {numbers}")
+        raise CausewayError(f"{run.name} has no output of attempt {attempt}; there is: {numbers}")
     if wanted is not None:
         yield from (each for each in leavings.output(store, wanted) if worker in (None, each[1]))
 
@@ -130,7 +130,7 @@ def follow(
         run = followed.until_it_ends()
     except KeyboardInterrupt:
         raise DetachedError(
-            f"{name} goes on in the cluster: causeway logs -f {name}; causeway stop {name}"
+            f"{name} continues in the cluster: causeway logs -f {name}; causeway stop {name}"
         ) from None
     return 0 if run.state not in ENDED else _show_end(out, run, as_json=as_json)
 

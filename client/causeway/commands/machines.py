@@ -117,7 +117,7 @@ def secrets_of(loaded: LoadedJob) -> dict[str, str]:
     """What the cluster takes from Secrets comes from this shell. InputError for what it lacks."""
     lacking = [name for name in loaded.job.secrets.values() if name not in os.environ]
     if lacking:
-        hint = "machines have no Secrets of a cluster: export it in this shell"
+        hint = "without a cluster, secrets come from this shell: export it"
         raise InputError(
             [loaded.placed(Problem("job", "secrets", f"{name} is not set", hint)) for name in lacking]
         )
@@ -130,9 +130,9 @@ def show_notes(out: Console, job: Job, machines: Machines) -> None:
     given += ["checkpoints.volume"] if job.checkpoints.volume else []
     given += [f"gpus.{name}" for name in ("class", "interconnect") if name in written(job).get("gpus", {})]
     if given:
-        out.print(f"           not used without a cluster: {', '.join(given)}", style="yellow")
+        out.print(f"           ignored without a cluster: {', '.join(given)}", style="yellow")
     if job.image and not machines.image(job):
-        out.print(f"           podman not found there: {job.image} is not used, but what the machines have",
+        out.print(f"           podman not found: {job.image} is ignored, the machines' software is used",
                   style="yellow")  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def stop(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
     changed = {run.name: runs.stop(run) for run in found}
     out = Console(highlight=False, soft_wrap=True)
     for run in found if not as_json else ():
-        said = "is asked to stop" if changed[run.name] else f"does not run: {run.state}"
+        said = "is asked to stop" if changed[run.name] else f"is not running: {run.state}"
         out.print(f"{run.name} {said}")
     if as_json:
         print(json.dumps([{"run": name, "changed": each} for name, each in changed.items()]))
@@ -258,9 +258,9 @@ def resume(names: Sequence[str], on: Sequence[str], seconds: int | None, *, as_j
                 f"{name}: {ending[0].name} on {ending[0].host} is still ending; try again soon"
             )
         kept = runs.go_on(run, seconds, waits=True)
-        how = "from its last checkpoint" if kept else "from the beginning: it has no whole checkpoint"
+        how = "from its last checkpoint" if kept else "from the beginning: it has no complete checkpoint"
         if not as_json:
-            out.print(f"{name} goes on {how}: causeway logs -f {name}")
+            out.print(f"{name} continues {how}: causeway logs -f {name}")
     if as_json:
         print(json.dumps([{"run": name, "changed": True} for name in names]))
     return 0
@@ -333,14 +333,14 @@ def _follow(
         while (run := runs.find(name, on)).state in ("running", "starting", "waiting"):
             if broken and run.state == "running":
                 raise UnreachableError(
-                    f"the connection to {', '.join(broken)} broke; {name} goes on: causeway logs -f {name}"
+                    f"the connection to {', '.join(broken)} broke; {name} continues: causeway logs -f {name}"
                 )
             time.sleep(1)
     except KeyboardInterrupt:
         # For good: a thread that writes while Python ends makes it abort.
         showing.acquire(timeout=1)
         raise DetachedError(
-            f"{name} goes on on its machines: causeway logs -f {name}; causeway stop {name}"
+            f"{name} continues on its machines: causeway logs -f {name}; causeway stop {name}"
         ) from None
     if as_json:
         print(json.dumps(_plain(run)))
@@ -361,7 +361,7 @@ def _show(out: Console, run: Run) -> None:
         out.print(Text(f"  {run.reason}"))
     if run.state in ENDED and run.state != "done":
         where = "its last checkpoint" if run.kept else "the beginning: it has no checkpoint"
-        out.print(Text(f"  causeway resume {run.name} goes on from {where}"))
+        out.print(Text(f"  causeway resume {run.name} resumes from {where}"))
 
 
 def _state(run: Run, *, named: bool = False) -> Text:

@@ -242,7 +242,7 @@ def _show(
             time.sleep(_LOOK if answers.is_set() else _TRY)
             if not answers.is_set() and _answers(port, there.token):
                 answers.set()
-                out.print(Text(f"{url} until Ctrl-C; {there.run} goes on"))
+                out.print(Text(f"{url} until Ctrl-C; {there.run} continues"))
                 if browser:
                     webbrowser.open(url)
             if time.monotonic() - looked < _LOOK:
@@ -266,7 +266,7 @@ def _show(
     with suppress(KeyboardInterrupt):
         serve(threading.Thread(target=watch, daemon=True).start, failed)
     if not ended.is_set():
-        out.print(f"{there.run} goes on: {there.command('notebook')}; {there.command('stop')}")
+        out.print(f"{there.run} continues: {there.command('notebook')}; {there.command('stop')}")
         return 0
     if last[0] not in ("done", "stopped"):
         raise CausewayError(f"{there.run} {last[0]}; {there.command('why')}")

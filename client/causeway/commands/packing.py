@@ -56,7 +56,7 @@ def pack(loaded: LoadedJob, *, limit: int = DEFAULT_LIMIT, allow_secrets: bool) 
     if not isinstance(code, Code):
         if loaded.job.python:
             raise InputError(
-                [loaded.placed(Problem("job", "python", "it is a file of the code, and code: false"))]
+                [loaded.placed(Problem("job", "python", "it is a file of the code, but code is false"))]
             )
         return Packed(loaded.folder, (), "")
     root = loaded.folder / code.path

@@ -13,10 +13,10 @@ from causeway.job import Job
 from causeway.overview import Known
 
 _NUMBERS = (
-    "numbers: GPUs and threads add in another order each time, unless the program forbids it "
+    "numbers: GPUs and threads add in varying order, unless the program prevents it "
     "(torch.use_deterministic_algorithms)"
 )
-_FILES = "files: mounts and buckets are as they are now; the run kept its code alone"
+_FILES = "files: mounts and buckets have their present contents; a run only saves its code"
 
 
 def repeated(known: Known, offer: Offer) -> tuple[Job, Repeated, list[str]]:
@@ -34,35 +34,35 @@ def repeated(known: Known, offer: Offer) -> tuple[Job, Repeated, list[str]]:
     reference = known.digest or known.image
     if "@sha256:" not in reference:
         differs.append(
-            f"image: {known.image} by its tag, which may have moved; the digest that ran is not known"
+            f"image: {known.image} by its tag, which may have changed; the digest that ran is unknown"
         )
     return job, Repeated(known.name, reference, known.packages), [*differs, _FILES, _NUMBERS]
 
 
 def repeated_here(known: Known) -> list[str]:
     """What may differ of a run of this machine."""
-    machine = "machine: its Python, drivers and own packages are as they are now"
+    machine = "machine: its Python, drivers and packages may have changed"
     return [*_differs(known), machine, _FILES, _NUMBERS]
 
 
 def _differs(known: Known) -> Iterator[str]:
     if known.job.seed is None:
-        yield "seed: it had none; one is drawn now"
+        yield "seed: it had none; a new one is drawn"
     if known.job.python and not known.packages:
         yield (
-            f"packages: the versions that were installed are not known; {known.job.python} is resolved again "
+            f"packages: the installed versions are unknown; {known.job.python} is resolved again "
             "unless the store has them still"
         )
     if known.continues:
         yield f"checkpoints: it went on with those of {known.continues[0]}; now from the beginning"
     if known.job.secrets:
-        yield "secrets: they are as they are now"
+        yield "secrets: they have their present values"
     if known.drivers:
-        yield f"driver: it ran with {', '.join(known.drivers)}; `causeway compare` shows the one of now"
+        yield f"driver: it ran with {', '.join(known.drivers)}; `causeway compare` shows the present one"
 
 
 def show_differences(out: Console, name: str, differs: Sequence[str]) -> None:
     """What of a repeated run may not be the same."""
-    out.print(Text.assemble((name, "bold"), " again; what may not be the same:"))
+    out.print(Text.assemble((name, "bold"), " again; possible differences:"))
     for line in differs:
         out.print(Text(f"  {line}"))

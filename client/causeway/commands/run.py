@@ -133,4 +133,4 @@ def _show_end(out: Console, ended: Ended, job: Job) -> None:
     if ended.first is not None and ended.state == "failed":
         show_failure(out, ended.first, job.code)
     if ended.state != "done" and ended.resumable:
-        out.print(Text(f"  causeway resume --local {ended.run} goes on from its last checkpoint"))
+        out.print(Text(f"  causeway resume --local {ended.run} resumes from its last checkpoint"))

@@ -32,8 +32,8 @@ def open_shell(options: Mapping[str, Any], *, allow_secrets: bool, yes: bool, as
     from causeway.commands.submit import submit_detached
 
     if not as_json and not _at_terminal():  # before it takes a GPU
-        hint = "for a command alone: causeway run -- COMMAND"
-        raise InputError([Problem("causeway shell", "", "there is no terminal", hint)])
+        hint = "for a single command: causeway run -- COMMAND"
+        raise InputError([Problem("causeway shell", "", "standard input is not a terminal", hint)])
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     job = {"name": "shell", "launcher": "none", "restarts": 0, "run": WAITS, **options}
     cluster, namespace, name = submit_detached(out, job, allow_secrets=allow_secrets, yes=yes)
@@ -70,7 +70,7 @@ def log_in(node: str, command: Sequence[str]) -> int:
     try:
         os.execvp("ssh", ["ssh", f"{cluster.person}@{host}", *command])  # noqa: S606
     except OSError as error:
-        raise CausewayError(f"ssh can't be started: {error}") from None
+        raise CausewayError(f"ssh cannot be started: {error}") from None
 
 
 WAITS = "until [ -e /causeway/left ]; do sleep 1; done"
@@ -91,7 +91,7 @@ def _enter(
     terminal = not command and _at_terminal()
     if not command and not terminal:
         raise InputError(
-            [Problem("causeway shell", "", "there is no terminal", "write a command after `--`")]
+            [Problem("causeway shell", "", "standard input is not a terminal", "write a command after `--`")]
         )
     if terminal:
         out.print(Text(f"{name}, {short(found)} on {found.node}; exit or Ctrl-D leaves", style="dim"))
@@ -100,7 +100,7 @@ def _enter(
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
             code = execute(cluster, namespace, found.name, words, terminal=terminal)
     except UnreachableError as error:
-        raise UnreachableError(f"{error}; causeway shell {run.name} takes it up again") from None
+        raise UnreachableError(f"{error}; causeway shell {run.name} attaches again") from None
     if as_json:
         said = {"run": run.name, "namespace": namespace, "worker": short(found), "node": found.node}
         print(json.dumps({**said, "exit": code}))
@@ -126,7 +126,7 @@ def running(
             return run, here[0]
         if run.state in _ENDED or (run.state == "running" and not found):
             there = ", ".join(short(each) for each in run.workers) or "none"
-            what = f"{worker} does not run" if worker else "no worker runs"
+            what = f"{worker} is not running" if worker else "no worker runs"
             raise CausewayError(f"{state_of(run)}: {what}; there are: {there}")
         said = f"{run.state}: {run.waits_for}" if run.waits_for else run.state
         if said != last:

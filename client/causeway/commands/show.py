@@ -62,7 +62,9 @@ def lines(known: Known, *, now: float) -> Iterator[Text]:
     if known.saved and (seconds := copy_seconds(known.saved[0].largest_part)) > known.job.grace:
         took, grace = format_duration(seconds), format_duration(known.job.grace)
         longer = f"one is copied in {took} at 100 MB/s, longer than `grace` ({grace})"
-        yield Text(f"    {longer}: what the run saves when it is stopped may be lost", style="yellow")
+        yield Text(
+            f"    {longer}: a checkpoint that is saved when the run is stopped may be lost", style="yellow"
+        )
 
 
 def _facts(known: Known) -> Iterator[tuple[str, str]]:
@@ -83,7 +85,7 @@ def _facts(known: Known) -> Iterator[tuple[str, str]]:
     if known.packages:
         yield (
             "packages",
-            f"{len(known.packages)} over those of the image: {', '.join(known.packages[:4])}"
+            f"{len(known.packages)} on top of those of the image: {', '.join(known.packages[:4])}"
             + (", …" if len(known.packages) > 4 else ""),
         )
 

@@ -64,5 +64,7 @@ def _key() -> Path:
         except FileNotFoundError:
             raise CausewayError("ssh-keygen not found on this machine: install OpenSSH's client") from None
         except subprocess.CalledProcessError as error:
-            raise CausewayError(f"{path} cannot be made: ssh-keygen ended with {error.returncode}") from None
+            raise CausewayError(
+                f"{path} cannot be created: ssh-keygen exited with {error.returncode}"
+            ) from None
     return path

@@ -97,7 +97,7 @@ def run_each(
         each = {**each, "array": first.tasks} if first.tasks else each
     chosen = [dict(zip(each, values, strict=True)) for values in itertools.product(*each.values())]
     if shared := [name for name in each if name.partition(".")[0] in _SHARED]:
-        what = "is the same for all runs of one command"
+        what = "must be the same for all runs of one command"
         raise InputError([Problem("--each", name, what) for name in shared])
 
     def job(values: Mapping[str, str]) -> LoadedJob:
@@ -113,8 +113,8 @@ def run_each(
 
     jobs = _all_of(job, chosen)
     if jobs[0].job.on:
-        what = "many runs of one command are for a cluster"
-        hint = "causeway sweep FILE has many on machines; --set on=[] is for the cluster"
+        what = "several runs by one command need a cluster"
+        hint = "on machines: causeway sweep FILE; in the cluster: --set on=[]"
         raise InputError([jobs[0].placed(Problem("job", "on", what, hint))])
     cluster = ready(out)
     all_fits = _all_of(lambda loaded: _placed(cluster, loaded)[1], jobs)
@@ -315,7 +315,7 @@ def go_on(cluster: Cluster, before: Run, seconds: int | None, *, yes: bool) -> s
     continues = (before.name, *before.continues)
     store = Store(cluster, before.namespace)
     if any(each.state in ("starting", "running") for each in before.workers):
-        raise CausewayError(f"workers of {before.name} still run, and may save; try again in a moment")
+        raise CausewayError(f"workers of {before.name} are still running and may save; try again in a moment")
     if not any(store.kept(each, "checkpoints/manifests/") for each in continues):
         raise CausewayError(
             f"{before.name} has left no checkpoint; causeway rerun {before.name} starts it from the beginning"
@@ -421,7 +421,9 @@ def show_queue(out: Console, cluster: Cluster, namespace: str, job: Job, fits: S
     seen = recall(cluster, namespace, job.name) if job.checkpoints.sync is not False else None
     if seen is not None and (took := copy_seconds(seen.size, seen.seconds)) > job.grace:
         longer = f"{seen.name} of {seen.run} is copied in {format_duration(took)}, longer than `grace`"
-        lost = f"({format_duration(job.grace)}): what is saved when the run is stopped may be lost"
+        lost = (
+            f"({format_duration(job.grace)}): a checkpoint that is saved when the run is stopped may be lost"
+        )
         out.print(Text(f"  {'grace':<8} {longer} {lost}", style="yellow"))
 
 
@@ -448,13 +450,13 @@ def agree(out: Console, quotes: Sequence[Quote], most: float, seconds: int, *, y
     text = f"nothing to ${hourly_most:,.2f}/h" if not least else f"up to ${hourly_most:,.2f}/h"
     text += f", depending on where there is room; at most ${most:,.2f} in {format_duration(seconds)}"
     if unknown := {name: None for each in found for name in each.unknown}:
-        text += f"; the price of {', '.join(unknown)} is not known"
+        text += f"; the price of {', '.join(unknown)} is unknown"
     out.print(f"  costs    {text}")
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        what = "it may cost money, and there is no terminal to ask at"
-        hint = "add --yes, set CAUSEWAY_YES=1, or keep it to machines of the lab's own with where.sites"
+        what = "it may cost money, and standard input is not a terminal"
+        hint = "add --yes, set CAUSEWAY_YES=1, or restrict it to on-premises machines with where.sites"
         raise InputError([Problem("causeway run", "", what, hint)])
     if not click.confirm("submit it?", default=True, err=True):
         raise DeclinedError("not submitted")

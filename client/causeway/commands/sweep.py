@@ -103,7 +103,7 @@ class Searches:
         while self.cluster.find(path) is not None:
             if time.monotonic() > until:
                 raise CausewayError(
-                    f"the conductor of {name} does not end; kubectl -n {self.namespace} get jobs,pods"
+                    f"the conductor of {name} does not stop; kubectl -n {self.namespace} get jobs,pods"
                 )
             time.sleep(0.5)
 
@@ -162,7 +162,7 @@ def loaded_search(file: str, options: Mapping[str, Any], parameters: Mapping[str
         hint = "write sweep: {parameters: …, metric: …, trials: …}; causeway run runs it as it is"
         raise InputError([Problem(file, "sweep", "is missing", hint)])
     if len(job.name) > _LONGEST_NAME:
-        what = f"{job.name} is longer than {_LONGEST_NAME} characters, and trials have longer names"
+        what = f"{job.name} is longer than {_LONGEST_NAME} characters, and names of trials are longer"
         raise InputError([loaded.placed(Problem(file, "name", what))])
     return replace(loaded, job=seeded(job))
 
@@ -229,7 +229,7 @@ def stop(name: str, group: str | None, *, as_json: bool) -> int:
     whole = found.find(name)
     changed = whole.state in ("running", "resumed")
     if changed:
-        Ledger(found.call, whole.id).change("stopped", "a person stopped it")
+        Ledger(found.call, whole.id).change("stopped", "stopped by a user")
     found.dismiss(name)
     stopped = _stop_trials(found, name) if changed else 0
     if as_json:
@@ -295,9 +295,9 @@ def _go_on(name: str, group: str | None, trials: int | None, *, as_json: bool) -
     if as_json:
         print(json.dumps({"sweep": name, "changed": not goes_on or trials is not None}))
     elif trials is not None:
-        print(f"{name} goes on, up to {trials} trials")
+        print(f"{name} continues, up to {trials} trials")
     else:
-        print(f"{name} runs already" if goes_on else f"{name} goes on")
+        print(f"{name} is running already" if goes_on else f"{name} continues")
     return 0
 
 

@@ -92,10 +92,10 @@ def _conduct(out: Console, folder: Path, secret: Mapping[str, str], *, as_json: 
             if asked and search_record(folder)["state"] == "running":
                 if signal.SIGTERM not in asked and isinstance(bench, MachinesBench):
                     raise DetachedError(
-                        f"trials of {folder.name} go on; none is started or stopped early before "
+                        f"trials of {folder.name} continue; none is started or stopped early before "
                         f"causeway sweep resume {folder.name}. causeway sweep stop {folder.name} stops them"
                     )
-                sweep_files.change(folder, state="stopped", reason="a person stopped it")
+                sweep_files.change(folder, state="stopped", reason="stopped by a user")
             if search_record(folder)["state"] == "stopped":
                 bench.stop_all()
         finally:
@@ -110,7 +110,7 @@ def _conduct(out: Console, folder: Path, secret: Mapping[str, str], *, as_json: 
         if found.repeats:
             out.print(f"  again    {found.repeats}")
     if record["state"] == "stopped":
-        out.print(f"  {_command(folder, 'resume')} goes on")
+        out.print(f"  {_command(folder, 'resume')} continues it")
     if as_json:
         print(json.dumps(found.plain()))
     return {"done": 0, "stopped": 130}.get(record["state"], 1)
@@ -129,7 +129,7 @@ def _found(folder: Path) -> Found:
     engine, trials = bench.engine(), bench.trials()
     state = record["state"]
     if state == "running" and not sweep_files.is_conducted(folder):
-        goes_on = "; its trials go on, and none is started or stopped early" if record["on"] else ""
+        goes_on = "; its trials continue, and none is started or stopped early" if record["on"] else ""
         reason = f"its process ended{goes_on}: {_command(folder, 'resume')}"
         state, record["reason"] = "stopped", reason
     where = ", ".join(record["on"]) or f"this machine, {folder}"
@@ -169,7 +169,7 @@ def stop_local(name: str, *, as_json: bool) -> int:
     elif changed:
         bench = _bench(folder)
         bench.load()
-        sweep_files.change(folder, state="stopped", reason="a person stopped it")
+        sweep_files.change(folder, state="stopped", reason="stopped by a user")
         bench.stop_all()
     if as_json:
         print(json.dumps({"sweep": name, "changed": changed}))
@@ -183,7 +183,7 @@ def resume_local(name: str, trials: int | None, *, as_json: bool) -> int:
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     folder = find_search(name)
     if sweep_files.is_conducted(folder):
-        raise CausewayError(f"{name} runs already")
+        raise CausewayError(f"{name} is running already")
     bench = _bench(folder)
     limit = bench.engine().sweep.trials
     if trials is not None and trials <= limit:

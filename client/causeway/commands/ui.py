@@ -72,16 +72,16 @@ def ui_local(run: str | None, port: int) -> int:
     database = here.newest(runs_root(), run)
     if database is None:
         raise CausewayError(
-            "no run of this machine is in MLflow" + (f": {run}" if run else "") + ("" if own else _HINT)
+            "MLflow has no runs of this machine" + (f": {run}" if run else "") + ("" if own else _HINT)
         )
     words = here.server(database, port, own=own)
     # Of its jobs none is used, and each would be another process.
     os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
-    print(f"http://localhost:{port} shows what {database} has, of this machine, until Ctrl-C", flush=True)
+    print(f"http://localhost:{port} shows {database} has, of this machine, until Ctrl-C", flush=True)
     try:
         os.execvp(words[0], words)  # noqa: S606
     except FileNotFoundError:
-        raise CausewayError(f"there is no `mlflow` on this machine's path{_HINT}") from None
+        raise CausewayError(f"mlflow not found on PATH{_HINT}") from None
 
 
 def env(group: str | None) -> int:
@@ -108,7 +108,7 @@ def _send_left(out: Console, cluster: Cluster, namespace: str, mlflow: Mlflow) -
     try:
         sent = send_left(Store(cluster, namespace).runs, mlflow.server, out.print)
     except (AwayError, CausewayError) as error:
-        out.print(f"what runs left unsent can't be sent now: {error}", style="yellow", markup=False)
+        out.print(f"unsent values of runs cannot be sent now: {error}", style="yellow", markup=False)
         return
     if sent:
         out.print(f"sent what {sent} starts of runs had left: MLflow was away when they ended")
@@ -133,7 +133,7 @@ class _Page(Forwarded):
 
     def do_any(self) -> None:
         if not self._is_ours():
-            self.refuse("only pages of this address may ask", 403, "PERMISSION_DENIED")
+            self.refuse("only pages of this address may send requests", 403, "PERMISSION_DENIED")
             return
         mlflow = self.server.mlflow
         if self._connection is not None and time.monotonic() > self._good_until:

@@ -39,7 +39,7 @@ def wait_for(out: Console, cluster: Cluster, namespace: str, names: Sequence[str
             out.print(state_of(ended[-1]))
     except KeyboardInterrupt:
         left = " ".join(names[len(ended) :])
-        raise DetachedError(f"{left} goes on in the cluster: causeway wait {left}") from None
+        raise DetachedError(f"{left} continues in the cluster: causeway wait {left}") from None
     if as_json:
         print(json.dumps([plain(run) for run in ended]))
     return 0 if all(run.state == "done" for run in ended) else 1
@@ -54,7 +54,7 @@ def _ended(out: Console, cluster: Cluster, namespace: str, name: str) -> Run:
             if not may_pass(error):
                 raise
             if not lost:
-                out.print(Text(f"{error}; {name} goes on, and so does this", style="dim"))
+                out.print(Text(f"{error}; {name} continues, and so does this command", style="dim"))
             lost, pause = True, min(2 * pause, _LONGEST_PAUSE)
         else:
             if run.state in ENDED:

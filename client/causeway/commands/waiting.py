@@ -41,16 +41,16 @@ class Wait:
         """For people."""
         place = self.place
         if place is not None and place.position is not None:
-            ahead = "nothing is ahead of it"
+            ahead = "it is first in its queue"
             if place.ahead:
                 ahead = f"{place.ahead} with {_gpus(place.gpus_ahead or 0)} ahead of it"
             yield f"position {place.position} in its queue: {ahead}"
         if place is not None:
             yield (
-                f"starts by {clock(place.latest_start)}, if all take the time that they declared and nothing "
-                "more urgent comes"
+                f"starts by {clock(place.latest_start)}, if all runs take their declared time and "
+                "none of higher priority is submitted"
                 if place.latest_start
-                else f"when it starts is not known: {place.unknown}"
+                else f"its start time is unknown: {place.unknown}"
             )
         yield from self.quotas
         yield from self.autoscaler
@@ -68,7 +68,7 @@ def wait(cluster: Cluster, run: Run) -> Wait:
     place = found.place(run.namespace, run.name) if run.state == "queued" else None
     if run.state == "queued" and place is None and not note:
         note = (
-            "it is behind all that the autoscaler lists"
+            "it is behind all entries that the autoscaler lists"
             if found.cut
             else "the autoscaler has not seen it yet"
         )
@@ -84,7 +84,7 @@ def _quotas(found: Availability, fits: Sequence[Fit]) -> Iterator[str]:
     """``titan-x-pascal: 0 of 32 GPUs free in the queues``."""
     for quota in found.quotas:
         if any(each.workers.gpus.count and availability.may_use(each, quota) for each in fits):
-            yield f"{quota.flavor}: {quota.free} of {_gpus(quota.gpus)} of quota are free"
+            yield f"{quota.flavor}: {quota.free} of {_gpus(quota.gpus)} of the quota are free"
 
 
 def _barred(found: Availability, fits: Sequence[Fit]) -> Iterator[availability.NoCapacity]:
@@ -154,7 +154,7 @@ def described(seen: Outlook) -> str:
             f"{seen.ahead} with {_gpus(seen.gpus_ahead)} ahead of it" if seen.ahead else "nothing ahead of it"
         )
     if seen.at_once:
-        parts.append("there is quota for it now")
+        parts.append("its quota is free now")
     elif seen.starts is not None:
         parts.append(f"starts by {clock(seen.starts)}, by declared times")
     return "; ".join(parts)

@@ -139,7 +139,7 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
     if failed is not None:
         if run.state != "failed":
             times = "once" if run.restarts == 1 else f"{run.restarts} times"
-            out.print(f"  it was started again {times}; the last failure:")
+            out.print(f"  it was restarted {times}; the last failure:")
         show_failure(out, failed, code_of(run))
     elif run.reason and not run.waits_for:
         out.print(Text(f"  {run.reason}"))
@@ -149,7 +149,7 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
     for line in _moving(copied.moving):
         out.print(Text(f"  {line}"))
     if copied.problem:
-        out.print(Text(f"  not all is in the store: {copied.problem}", style="yellow"))
+        out.print(Text(f"  some output is not in the store: {copied.problem}", style="yellow"))
     return 0
 
 
@@ -160,7 +160,7 @@ def _moving(moving: Mapping[str, float]) -> Iterator[str]:
         if usd >= _LEAST:
             by_price.setdefault(f"{usd:,.2f}", []).append(site)
     for price, sites in by_price.items():
-        yield f"AWS charges ${price} for its checkpoint if it goes on in {' or '.join(sites)}"
+        yield f"AWS charges ${price} for its checkpoint if it resumes in {' or '.join(sites)}"
 
 
 def _failed_before(cluster: Cluster, run: Run) -> dict[str, Any] | None:
@@ -220,7 +220,7 @@ def _activate(
             problems.append(str(problem))
             continue
         if name in successors and not as_json:
-            out.print(f"{name} {run.state}; {successors[name]} goes on with its checkpoints")
+            out.print(f"{name} {run.state}; {successors[name]} resumes from its checkpoints")
         elif not as_json:
             word = "is queued again" if active else "is stopped"
             out.print(f"{name} {word}" if changed[name] else f"{name} {word} already")

@@ -32,7 +32,7 @@ def main(run: Path, worker: str, words: list[str]) -> int:
     except (OSError, KeyError, ValueError):
         pass
     if given.get("CAUSEWAY_OUTPUT") != str(folder):
-        print(f"causeway: {worker} of {run.name} does not run here", file=sys.stderr)
+        print(f"causeway: {worker} of {run.name} is not running here", file=sys.stderr)
         return 1
     command = [sys.executable, str(run / "runtime.py"), *words]
     if record["image"]:

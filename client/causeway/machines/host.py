@@ -127,7 +127,7 @@ class Host:
         """A systemd of the person's own, that outlives a login."""
         user = pwd.getpwuid(os.getuid()).pw_name
         if shutil.which("systemd-run") is None:
-            yield "systemd-run not found: runs are units of the systemd of their user"
+            yield "systemd-run not found: runs are systemd user units"
             return
         if not _lingers(user):
             enable = ["loginctl", "--no-ask-password", "enable-linger"]
@@ -146,9 +146,9 @@ class Host:
 
     def _programs(self) -> Iterator[str]:
         if self._request["uv"] and shutil.which("uv") is None:
-            yield "uv not found, which installs the packages of `python:`: pip install --user uv"
+            yield "uv not found; `python:` needs it: pip install --user uv"
         if shutil.which("tar") is None:
-            yield "tar not found, which unpacks code"
+            yield "tar not found; it is needed to unpack code"
 
     def _space(self) -> Iterator[str]:
         free = shutil.disk_usage(self._root).free
@@ -487,7 +487,7 @@ class Host:
                 tar.stdin.close()
             said = tar.stderr.read().decode(errors="replace").strip()
         if tar.returncode:
-            raise CausewayError(f"{folder} can't be written: {said}")
+            raise CausewayError(f"{folder} cannot be written: {said}")
         _say(received=True)
 
 
@@ -624,7 +624,7 @@ def _unpack(run: Path, digest: str) -> None:
         if done.returncode:
             raise CausewayError(f"the code can't be unpacked: {done.stderr.strip()}")
     except EOFError:
-        raise CausewayError("the code did not come whole") from None
+        raise CausewayError("the code is incomplete") from None
     finally:
         spool.unlink(missing_ok=True)
 

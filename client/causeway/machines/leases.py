@@ -123,7 +123,7 @@ def taken(
         for gpu in fitting[: ticket["count"]]:
             since = clock(ticket["since"])
             promised[gpu.uuid] = (
-                f"GPU {gpu.index} is next for {user} ({ticket['run']}, who waits since {since})"
+                f"GPU {gpu.index} goes next to {user} ({ticket['run']}, waiting since {since})"
             )
     return {uuid: said for uuid, reason in reasons.items() if (said := reason or promised.get(uuid, ""))}
 
@@ -230,7 +230,7 @@ def folder() -> Path:
             stat.S_ISVTX | stat.S_IWOTH
         ):
             return everybodys(shared / "causeway-gpus")
-    raise CausewayError(f"neither {' nor '.join(map(str, _SHARED))} can be written to by everybody")
+    raise CausewayError(f"neither {' nor '.join(map(str, _SHARED))} is writable for everyone")
 
 
 def everybodys(path: Path) -> Path:

@@ -78,13 +78,13 @@ def _refused(workers: Sequence[Workers], kind: int, checked: Mapping[str, Mappin
         f"{each.count} workers with {each.gpus.count} GPUs" if each.count > 1 else f"{each.gpus.count} GPUs"
     )
     model = "".join(f", {text}" for text in (each.gpus.model, each.gpus.memory and "of that memory") if text)
-    lines = [f"{many}{model} can't be placed:"]
+    lines = [f"{many}{model} cannot be placed:"]
     for host, answer in checked.items():
         fitting = [gpu for gpu in answer["gpus"] if gpu["fits"][kind]]
         taken = [gpu["taken"] for gpu in fitting if gpu["taken"]]
         if not fitting:
             names = ", ".join(dict.fromkeys(gpu["name"] for gpu in answer["gpus"]))
-            lines.append(f"  {host}: has none of these, but {names}" if names else f"  {host}: has no GPUs")
+            lines.append(f"  {host}: has no such GPUs, only {names}" if names else f"  {host}: has no GPUs")
         else:
             said = f"  {host}: {len(fitting) - len(taken)} of {len(fitting)} GPUs are free"
             lines.append("; ".join([said, *taken]))

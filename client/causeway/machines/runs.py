@@ -328,7 +328,7 @@ def unpacked(host: Host, run: str, of: str, files: Sequence[str], folder: Path) 
         assert tar.stdin is not None
         shutil.copyfileobj(stream, tar.stdin)
     if tar.returncode:
-        raise CausewayError(f"the {of} of {run} on {host.name} did not come whole")
+        raise CausewayError(f"the {of} of {run} on {host.name} is incomplete")
 
 
 def _first(run: Run) -> str:
@@ -476,7 +476,7 @@ def _tried_addresses(hosts: Sequence[Host], offers: Mapping[str, Any]) -> dict[s
         ),
     )
     problems = [
-        f"{one} can't reach {other}, at {', '.join(wanted[other]['addresses'])}: a firewall between them?"
+        f"{one} cannot reach {other}, at {', '.join(wanted[other]['addresses'])}: a firewall between them?"
         for one, said in answers.items()
         for other, address in said["reached"].items()
         if address is None

@@ -26,12 +26,12 @@ from causeway.machines import kit
 _T = TypeVar("_T")
 _CHUNK = 1 << 20
 _CURES = (
-    ("Permission denied", "it must let you in without a password: ssh-add, or ssh-copy-id {host}"),
+    ("Permission denied", "it must accept your key without a password: ssh-add, or ssh-copy-id {host}"),
     ("Host key verification failed", "accept its key: ssh {host}"),
     ("Could not resolve hostname", "is it in ~/.ssh/config, and is the VPN up?"),
-    ("timed out", "is it on, and is the VPN up?"),
+    ("timed out", "is it running, and is the VPN up?"),
     ("Connection refused", "does sshd run there?"),
-    ("No route to host", "is it on, and is the VPN up?"),
+    ("No route to host", "is it running, and is the VPN up?"),
 )
 
 
@@ -159,7 +159,7 @@ class Host:
         folder = Path(own, "causeway-ssh") if own else Path(f"/tmp/causeway-ssh-{os.getuid()}")  # noqa: S108
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.is_symlink() or folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o077:
-            raise CausewayError(f"{folder} is not yours alone; remove it")
+            raise CausewayError(f"{folder} is accessible to other users; remove it")
         return [
             *options,
             "-o",

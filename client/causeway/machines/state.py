@@ -9,9 +9,9 @@ from typing import Any
 
 ENDED = ("done", "failed", "stopped", "timed-out")
 _RESULTS = {
-    "disk-full": "the disk of {host} is full, so that nothing could be written down",
+    "disk-full": "the disk of {host} is full, so its state could not be written",
     "oom-kill": "{host} ran out of memory, and the kernel killed it",
-    "timeout": "it did not end in its grace, and was killed",
+    "timeout": "it did not exit within `grace`, and was killed",
     "signal": "its process was killed on {host}",
 }
 """systemd's word for how a unit ended (systemd.service(5), ``Result``), or ours."""
@@ -121,7 +121,7 @@ def _notes(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _worker(name: str, host: str, answer: Mapping[str, Any] | None, fault: str) -> Worker:
     if answer is None:
-        why = fault or f"{host} does not know this run any more"
+        why = fault or f"{host} has no record of this run any more"
         return Worker(name, host, "unknown", reason=why, is_cut=bool(fault))
     said = answer["workers"].get(name)
     if said is None:

@@ -140,7 +140,7 @@ class MachinesBench(FileBench):
             return
         if run.interrupted:
             if row.number not in self._waiting:
-                self.say(f"trial {row.number} goes on when its machine does: {run.reason}")
+                self.say(f"trial {row.number} resumes when its machine is back: {run.reason}")
             self._waiting.add(row.number)
         elif row.number not in self._waiting or run.state == "done":
             self._waiting.discard(row.number)

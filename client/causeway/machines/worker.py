@@ -153,7 +153,7 @@ def _wait(go: Path, asked: Asked) -> None:
     until = time.monotonic() + _PATIENCE
     while not go.exists():
         if asked.by:
-            raise CausewayError("stopped before it began")
+            raise CausewayError("stopped before it started")
         if time.monotonic() > until:
             raise CausewayError(f"not all workers were started in {_PATIENCE} s")
         time.sleep(_PAUSE)
@@ -267,7 +267,7 @@ class Worker:
             ended = json.loads(place.ended.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             lines = said.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES:]
-            reason = f"{command[0]} ended with {process.returncode}, and left no status"
+            reason = f"{command[0]} exited with {process.returncode}, and left no status"
             ended = {"exit": 1, "reason": reason, "lines": lines, "at": time.time()}
         return self._status(ended)
 

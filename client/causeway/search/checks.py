@@ -23,7 +23,7 @@ def problems(sweep: Sweep, commands: Mapping[str, str]) -> Iterator[Problem]:
             if each.levels is None:
                 yield _problem(
                     field,
-                    "has no end of values, and grid tries them all",
+                    "has infinitely many values, and grid tries all values",
                     "give float a step, list choices, or take sampler: random",
                 )
     numbers = sum(not isinstance(each.values, tuple) for each in roots(tree))
@@ -38,7 +38,7 @@ def notes(sweep: Sweep) -> Iterator[str]:
     stop, count = sweep.stop, size(sweep.parameters)
     square = (stop.factor or FACTOR) ** 2
     if stop.rule in RUNGS and sweep.trials < square:
-        yield f"{stop.rule} needs trials to compare: {sweep.trials} are less than factor², {square}"
+        yield f"{stop.rule} needs trials to compare: {sweep.trials} are fewer than factor², {square}"
     if count is not None and count < sweep.trials:
         yield f"there are {count} combinations, and trials is {sweep.trials}: the search ends after {count}"
     if sweep.sampler == "grid" and count is not None and count > sweep.trials:
@@ -68,7 +68,9 @@ def _names(tree: Tree, prefix: str) -> Iterator[Problem]:
     """Names that one trial would have twice. Two branches of one choice are never in the same trial."""
     for field, each in _fields(tree, prefix):
         if each.name == ALL:
-            yield _problem(field, f"{{{ALL}}} stands for all parameters in a command", "choose another name")
+            yield _problem(
+                field, f"{{{ALL}}} is the placeholder for all parameters in a command", "choose another name"
+            )
     yield from _twice(tree, prefix, frozenset())
 
 

@@ -85,7 +85,7 @@ def _ordered(ends: tuple[float, float]) -> tuple[float, float]:
 
 def _positive(value: float) -> float:
     if value <= 0:
-        raise ValueError(f"{value:g} is not above 0")
+        raise ValueError(f"{value:g} is not greater than 0")
     return value
 
 
@@ -106,7 +106,7 @@ class LogRange(Part):
     """A number of which the order of magnitude is drawn."""
 
     ends: Annotated[Ends, AfterValidator(_above_zero), Field(alias="log")]
-    """The least and the most, both above 0: `[1e-5, 1e-1]`."""
+    """Minimum and maximum, both greater than 0: `[1e-5, 1e-1]`."""
 
 
 class IntRange(Part):
@@ -245,20 +245,20 @@ class Sweep(Part):
 
     parameters: Annotated[dict[Name, Parameter], Field(min_length=1)]
     """Name → its values: `{log: [a, b]}`, `{int: [a, b], step: n}`, `{float: [a, b], step: x}`, or a list of
-    choices, of which one may bring parameters of its own: `- sgd: {momentum: {float: [0, 0.99]}}`."""
+    choices, which may have their own parameters: `- sgd: {momentum: {float: [0, 0.99]}}`."""
     metric: Annotated[str, Field(min_length=1, max_length=250)]
-    """What is compared, as the program logs it."""
+    """The metric to compare, as the program logs it."""
     goal: Literal["minimize", "maximize"] = "minimize"
     """Which values of the metric are better."""
     trials: Annotated[int, Field(ge=1, le=100_000)]
-    """How many at most."""
+    """Maximum number of trials."""
     parallel: Annotated[int, Field(ge=1, le=1000)] = 8
-    """How many at once."""
+    """Number of trials at once."""
     sampler: Literal["tpe", "random", "grid", "gp", "cmaes"] = "tpe"
     """How parameters are chosen."""
     stop: Stop = Stop(rule="none")
-    """Which trials are stopped before their end. Default: none."""
+    """Which trials are stopped early. Default: none."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """The same seed proposes the same parameters, as long as trials report the same."""
     fail_limit: Annotated[int, Field(ge=1, le=1000)] = 10
-    """So many failed trials, one after the other, end the search."""
+    """This many failed trials in a row end the search."""

@@ -137,7 +137,7 @@ def _at_rungs(ladder: _Ladder, trial: Trial) -> Iterator[Decision]:
         # One that can't be resumed has this one chance, and among few nobody is good or bad.
         quota = pool.quota if trial.resumable else pool.quota or count
         passes = rank < quota and math.isfinite(point[1])
-        reason = f"rank {rank + 1} of {count} at step {rung}, {quota} go on"
+        reason = f"rank {rank + 1} of {count} at step {rung}, {quota} continue"
         if not math.isfinite(point[1]):
             reason = f"{point[1]} at step {point[0]}"
         yield Decision(trial.number, "pass" if passes else "pause", rung, point[1], reason)
@@ -157,4 +157,4 @@ def _at_steps(sweep: Sweep, trial: Trial, trials: Sequence[Trial]) -> Iterator[D
             yield Decision(trial.number, "stop", step, value, f"worse than the {what}, at step {step}")
             return
     if last:
-        yield Decision(trial.number, "pass", *last, f"no worse than others at step {last[0]}")
+        yield Decision(trial.number, "pass", *last, f"not worse than others at step {last[0]}")

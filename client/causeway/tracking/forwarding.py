@@ -64,7 +64,7 @@ class Forwarded(BaseHTTPRequestHandler):
         while left:
             piece = self.rfile.read(min(left, _PIECE))
             if not piece:
-                raise ConnectionError("the request ended in its middle")
+                raise ConnectionError("the request is incomplete")
             left -= len(piece)
             yield piece
 
@@ -147,7 +147,7 @@ def _chunks(file: BufferedIOBase) -> Iterator[bytes]:
         while left:
             piece = file.read(min(left, _PIECE))
             if not piece:
-                raise ConnectionError("the request ended in its middle")
+                raise ConnectionError("the request is incomplete")
             left -= len(piece)
             yield piece
         file.readline()

@@ -147,10 +147,10 @@ class Sender:
         for count, request in merged(entries):
             refused = self._refused(request)
             if refused and count == 1:
-                self._say(f"MLflow refuses what was logged: {refused}")
+                self._say(f"MLflow rejects logged values: {refused}")
             elif refused:  # by one of them: the others are sent apart from it
                 for each in filter(None, map(self._refused, entries[done : done + count])):
-                    self._say(f"MLflow refuses what was logged: {each}")
+                    self._say(f"MLflow rejects logged values: {each}")
             done += count
             yield done
 
@@ -232,7 +232,7 @@ class Outbox:
         except OSError as error:
             if not self._full:
                 self._full = True
-                self._say(f"what is logged is lost: {error}")
+                self._say(f"logged values are lost: {error}")
             return
         self._full = False
         self._some.set()
@@ -281,7 +281,7 @@ class Outbox:
         except AwayError as error:
             if str(error) != self._said:
                 self._said = str(error)
-                self._say(f"MLflow is away, and gets what is logged later: {error}")
+                self._say(f"MLflow does not answer; logged values are sent later: {error}")
             return False
         self._said = ""
         return True

@@ -96,7 +96,7 @@ class Tracked:
         try:
             self._stack.enter_context(self._relay.listening(port))
         except OSError as error:
-            _say(f"nothing listens for MLflow's client at port {port}: {error.strerror}")
+            _say(f"cannot listen for MLflow clients on port {port}: {error.strerror}")
         if self._outbox is None:
             return
         begun = read_json(self._folder / "begun.json")
@@ -285,7 +285,7 @@ def send_left(
         except MissingError:  # another one was faster
             continue
         except (ValueError, KeyError, TypeError) as error:
-            say(f"{key} can't be read: {error!r}")
+            say(f"{key} cannot be read: {error!r}")
             continue
         shared.remove([key])
         count += 1
@@ -297,9 +297,9 @@ def _metrics(line: str) -> list[dict[str, Any]]:
         for name in report.metrics.keys() - _left_out:
             if not is_name(name):
                 _left_out.add(name)
-                _say(f"MLflow takes no metric with this name, which is left out: {name[:200]!r}")
+                _say(f"MLflow does not accept the name of this metric, which is left out: {name[:200]!r}")
         return metrics_of(report)
-    _say(f"a line of reported metrics can't be read, and is left out: {line[:200]!r}")
+    _say(f"a line of reported metrics cannot be parsed, and is left out: {line[:200]!r}")
     return []
 
 
