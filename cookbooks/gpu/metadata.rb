@@ -3,7 +3,7 @@
 name             'gpu'
 maintainer       'The Causeway authors'
 license          'Apache-2.0'
-description      'NVIDIA cards, from Kepler to Blackwell: driver, container toolkit, metrics, and a health check'
+description      'NVIDIA GPUs, from Kepler to Blackwell: driver, container toolkit, metrics, and a health check'
 version          '0.1.0'
 chef_version     '>= 18.0'
 supports         'ubuntu', '>= 22.04'

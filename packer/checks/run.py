@@ -24,11 +24,11 @@ from typing import Any, TypeAlias
 HERE = Path(__file__).resolve().parent
 TIMEOUT_MS = 10_000
 
-Told: TypeAlias = Iterator[tuple[str, Any, Any]]
+Checked: TypeAlias = Iterator[tuple[str, Any, Any]]
 """Property, what is wanted, what is there."""
 
 
-def of_command(name: str, wanted: dict[str, Any]) -> Told:
+def of_command(name: str, wanted: dict[str, Any]) -> Checked:
     """Goss: command. ``stdout`` and ``stderr`` are lists of patterns, see ``matches``."""
     limit = wanted.get("timeout", TIMEOUT_MS) / 1000
     try:
@@ -47,7 +47,7 @@ def of_command(name: str, wanted: dict[str, Any]) -> Told:
                 yield stream, pattern, said or "nothing"
 
 
-def of_file(path: str, wanted: dict[str, Any]) -> Told:
+def of_file(path: str, wanted: dict[str, Any]) -> Checked:
     """Goss: file."""
     there = os.path.lexists(path)
     yield "exists", wanted["exists"], there
@@ -63,7 +63,7 @@ def of_file(path: str, wanted: dict[str, Any]) -> Told:
             yield "contents", pattern, "no such line"
 
 
-def of_package(name: str, wanted: dict[str, Any]) -> Told:
+def of_package(name: str, wanted: dict[str, Any]) -> Checked:
     """Goss: package, of dpkg. A wanted version may be the beginning of one."""
     asked = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", name]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
@@ -74,7 +74,7 @@ def of_package(name: str, wanted: dict[str, Any]) -> Told:
         yield "versions", versions, said[1]
 
 
-def of_service(name: str, wanted: dict[str, Any]) -> Told:
+def of_service(name: str, wanted: dict[str, Any]) -> Checked:
     """Goss: service, of systemd."""
     for what, verb in (("enabled", "is-enabled"), ("running", "is-active")):
         if what in wanted:
@@ -84,7 +84,7 @@ def of_service(name: str, wanted: dict[str, Any]) -> Told:
             yield what, wanted[what], code.returncode == 0
 
 
-RESOURCES: dict[str, Callable[[str, dict[str, Any]], Told]] = {
+RESOURCES: dict[str, Callable[[str, dict[str, Any]], Checked]] = {
     "command": of_command,
     "file": of_file,
     "package": of_package,
@@ -131,7 +131,7 @@ def main() -> int:
         for kind, things in checks.items():
             for name, properties in things.items():
                 title = properties.get("title", f"{kind} {name}")
-                wrong = [told for told in RESOURCES[kind](name, properties) if told[1] != told[2]]
+                wrong = [result for result in RESOURCES[kind](name, properties) if result[1] != result[2]]
                 failed += bool(wrong)
                 print(f"{'not ok' if wrong else 'ok'}: {title}")
                 for what, should, found in wrong:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run the image's roles: the same cookbooks as on every machine, told that this is an image (causeway.baking).
+# Run the image's roles: the same cookbooks as on every machine, with causeway.baking set.
 set -eu
 
 chef=/var/lib/causeway/chef
@@ -14,5 +14,5 @@ systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-dai
 /usr/local/lib/causeway/client --local-mode --no-color --config "$chef/client.rb" --node-name "$node"
 systemctl start apt-daily.timer apt-daily-upgrade.timer || true
 
-# The image is no node: each instance becomes one at its first boot.
+# The image is not a node: each instance becomes one at its first boot.
 rm -f "$chef/nodes/$node.json" "$chef/clients/$node.json"

@@ -20,7 +20,7 @@ apt-get clean
 rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/debconf/*-old /var/cache/man/* /var/lib/dpkg/*-old
 rm -rf /var/cache/chef /var/chef/cache /root/.chef /root/.cinc /root/.cache /root/.wget-hsts
 
-# Logs of the bake are no news to an instance.
+# Instances do not need the logs of the bake.
 if command -v journalctl >/dev/null; then journalctl --rotate --vacuum-time=1s >/dev/null 2>&1 || true; fi
 find /var/log -type f \( -name '*.gz' -o -name '*.[0-9]' -o -name '*.old' \) -delete
 find /var/log -type f -exec truncate -s 0 {} +

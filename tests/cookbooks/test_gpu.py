@@ -468,7 +468,7 @@ def test_a_sick_node_is_cordoned_and_comes_back(machine: Machine) -> None:
     machine.gpus({}, {"remapped_row_pending": "Yes"})
     machine.check()
     assert node.cordoned()
-    assert node.why().startswith("card 1: ")
+    assert node.why().startswith("GPU 1: ")
     assert node.condition() == "False"
     machine.gpus({}, {})
     assert checks_until_well(machine, node) == 3

@@ -93,7 +93,7 @@ def test_gpus_are_counted_and_bridges_are_not(
         (tmp_path / f"{number}" / "vendor").write_text(f"{vendor}\n")
         (tmp_path / f"{number}" / "class").write_text(f"{kind}\n")
     monkeypatch.setattr(boot, "DEVICES", tmp_path)
-    assert boot.cards() == 2
+    assert boot.gpus() == 2
 
 
 def labels(ask: Ask, file: Path, given: dict[str, str]) -> Any:

@@ -38,7 +38,7 @@ default['base']['ssh']['always_groups'] = %w(root sudo causeway)
 default['base']['ssh']['x11_forwarding'] = false
 default['base']['ssh']['max_auth_tries'] = 6
 
-# Security updates by themselves, each day. Nothing is rebooted: that is for whoever can drain a node.
+# Automatic security updates, each day. Nothing is rebooted: reboot after draining the node.
 default['base']['unattended_upgrades'] = true
 
 # What is never updated by itself, as regular expressions: a driver that no longer fits what is loaded takes a
@@ -69,7 +69,7 @@ default['base']['sysctl']['fs.inotify.max_user_watches'] = 1_048_576
 # Data loaders and databases map many small files.
 default['base']['sysctl']['vm.max_map_count'] = 1_048_576
 default['base']['sysctl']['fs.aio-max-nr'] = 1_048_576
-# Memory for jobs is worth more than the cache of what nobody asks for again; swap is the last resort.
+# Prefer memory of jobs to the page cache of data that is not read again; swap is the last resort.
 default['base']['sysctl']['vm.swappiness'] = 1
 # Hundreds of pods begin at the same moment and connect to one service.
 default['base']['sysctl']['net.core.somaxconn'] = 16_384

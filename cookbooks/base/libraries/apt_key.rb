@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Causeway
-  # The key that signs an APT repository, and where it came from, which stands in a comment of the source.
+  # The key that signs an APT repository, and its URL, which is in a comment of the source.
   module AptKey
     module_function
 
@@ -10,7 +10,7 @@ module Causeway
       "# The key is that of #{url}\n"
     end
 
-    # Whether the key from that address is here, so that nobody has to be asked for it.
+    # Whether the key of that URL exists already, so that it need not be fetched.
     def kept?(path, source, url)
       File.size?(path) && File.file?(source) && File.readlines(source).include?(origin(url)) ? true : false
     end

@@ -28,7 +28,7 @@ module Causeway
       person['action'] != 'remove' && (person['expires'].nil? || Date.parse(person['expires']) >= today)
     end
 
-    # The first day on which shadow(5) lets nobody in. Nil: every day is fine.
+    # The first day on which shadow(5) refuses logins. Nil: it never does.
     def shut_from(expires)
       expires && (Date.parse(expires) + 1).iso8601
     end
@@ -45,14 +45,14 @@ module Causeway
       (group['members'].to_a & known).sort
     end
 
-    # Accounts that were made here, of people whom nobody knows any more.
+    # Accounts that this cookbook created, of users who are not in the data bag any more.
     def forgotten(people)
       Dir.children(KEYS).sort - people.map { |person| person['id'] }
     rescue Errno::ENOENT
       []
     end
 
-    # The groups that sshd lets in; none of them stands for everybody.
+    # The groups that sshd accepts; empty: everyone.
     def login_groups(wanted, administrators, always)
       wanted.to_a.empty? ? [] : (wanted.to_a + administrators + always.to_a).uniq.sort
     end
@@ -66,7 +66,7 @@ module Causeway
       chosen.flat_map { |group| members(group, people) }.uniq.sort
     end
 
-    # Whoever runs Chef by sudo; nil for root.
+    # The user who runs Chef by sudo; nil for root.
     def from_afar(account = ENV.fetch('SUDO_USER', nil))
       account unless account == 'root'
     end
@@ -76,7 +76,7 @@ module Causeway
       ::File.join(Etc.getpwnam(account).dir, '.ssh/authorized_keys')
     end
 
-    # Whoever runs Chef by sudo and is in none of the groups: they would never come back.
+    # The user who runs Chef by sudo, if in none of the groups: they would lock themselves out.
     def locked_out(groups, account = from_afar)
       return if groups.empty? || account.nil?
 

@@ -8,7 +8,7 @@ module Causeway
   # A tree of files laid out like `/`, and the list of what earlier ones brought to this machine. The list is
   # the one that `invoke vpn.push` keeps (templates/ship/receive.sh): each takes away what the other brought.
   class Tree
-    # Read by those who are not root, though they stand among secrets.
+    # Readable for other users than root, although they are among secrets.
     PUBLIC = %w(*.crt crl.pem).freeze
     # Known by name, whatever mode the files came here with.
     SECRET = %w(*.key *-keys.conf */private/* */secrets/*).freeze
@@ -36,7 +36,7 @@ module Causeway
       @list = list
     end
 
-    # Path on the machine, sorted. Links and empty folders are no part of a tree.
+    # Path on the machine, sorted. Links and empty folders are not part of a tree.
     def paths
       @paths ||= begin
         files = Find.find(@source).select { |each| ::File.file?(each) && !::File.symlink?(each) }

@@ -14,7 +14,7 @@ template '/etc/sysctl.d/60-causeway.conf' do
   notifies :restart, 'service[systemd-sysctl]', :immediately
 end
 
-# Loads all files in their order, as at boot. What this kernel does not know or allow is no reason to stop.
+# Loads all files in their order, as at boot. Settings that this kernel does not support are not an error.
 service 'systemd-sysctl' do
   ignore_failure true
   action :nothing

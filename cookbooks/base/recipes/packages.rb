@@ -4,7 +4,7 @@
 # Cookbook:: base
 # Recipe:: packages
 #
-# First of all: how APT behaves where nobody can be asked.
+# First of all: APT without prompts.
 #
 
 # Before the first of APT's commands: a fresh machine upgrades itself meanwhile, and has the locks.

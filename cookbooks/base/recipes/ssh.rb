@@ -14,7 +14,7 @@ package 'openssh-server'
 
 directory '/etc/ssh/sshd_config.d'
 
-# Whoever runs this has keys in a home that another machine's homes are about to cover: they would never come back.
+# The keys of the user who runs this are in a home that a mount is about to hide: they would lock themselves out.
 # From then on the copy is what counts.
 account = Causeway::People.from_afar
 if account && Causeway::Place.homes_elsewhere?(node)

@@ -120,7 +120,7 @@ action :remove, description: 'Have APT forget the repository, its key and its pi
 end
 
 action_class do
-  # A checksum is compared by remote_file itself, which asks nobody where it fits.
+  # remote_file compares the checksum itself, and downloads nothing if it matches.
   def key_kept?
     new_resource.key_checksum.nil? &&
       Causeway::AptKey.kept?(new_resource.key_path, sources, new_resource.key_url)

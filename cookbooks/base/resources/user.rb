@@ -42,7 +42,7 @@ action :create, description: 'Make the account, or make it what it should be.' d
     gid new_resource.uid
   end
 
-  # Its owner may open it later; nobody else looks in before.
+  # Private until its owner changes the mode.
   fresh = new_resource.manage_home && !::File.exist?(new_resource.home)
 
   user new_resource.login do

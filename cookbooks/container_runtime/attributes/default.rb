@@ -21,7 +21,7 @@ default['container_runtime']['sandbox_image'] = nil
 # Layers of an image that are fetched at a time. Images with CUDA have few, large layers.
 default['container_runtime']['max_concurrent_downloads'] = 5
 
-# Registry → its mirrors, in the order they are asked; the registry itself is asked last. `_default` stands
+# Registry → its mirrors, in order; the registry itself comes last. `_default` stands
 # for every registry that has no entry. Mirrors resolve tags too: name only ones that are trusted.
 default['container_runtime']['registry_mirrors'] = {}
 
@@ -33,7 +33,7 @@ default['container_runtime']['registry_ca'] = nil
 default['container_runtime']['runtimes'] = {}
 
 # The NVIDIA runtime. nil `enabled`: where `node['gpu']['driver']` is set. As `default` every pod gets it; it
-# adds cards only to those that ask for one, so that device plugins and monitors need no RuntimeClass.
+# adds GPUs only to those that ask for one, so that device plugins and monitors need no RuntimeClass.
 default['container_runtime']['nvidia'] = {
   'enabled' => nil,
   'path' => '/usr/bin/nvidia-container-runtime',

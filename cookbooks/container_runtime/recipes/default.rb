@@ -62,9 +62,9 @@ end
 end
 
 nvidia = settings['nvidia']
-with_cards = nvidia['enabled'].nil? ? !node.read('gpu', 'driver').nil? : nvidia['enabled']
+with_gpus = nvidia['enabled'].nil? ? !node.read('gpu', 'driver').nil? : nvidia['enabled']
 runtimes = settings['runtimes'].to_h
-runtimes = runtimes.merge('nvidia' => nvidia.to_h.slice('path', 'default')) if with_cards
+runtimes = runtimes.merge('nvidia' => nvidia.to_h.slice('path', 'default')) if with_gpus
 
 container_runtime_config '/etc/containerd/config.toml' do
   sandbox_image settings['sandbox_image'] || Causeway::Containerd.sandbox_image(kubernetes)

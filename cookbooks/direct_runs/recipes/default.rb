@@ -4,7 +4,7 @@
 # Cookbook:: direct_runs
 # Recipe:: default
 #
-# What `causeway run --on` finds on a machine, so that nobody needs root there. Accounts and keys are `base`, GPUs
+# What `causeway run --on` needs on a machine, so that users do not need root there. Accounts and keys are `base`, GPUs
 # and how containers reach them are `gpu`.
 #
 

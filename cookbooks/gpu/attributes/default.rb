@@ -24,11 +24,11 @@ default['gpu']['open_kernel_modules'] = false
 # What NVSwitch needs to become one fabric: HGX and DGX machines, p4d and p5.
 default['gpu']['fabric_manager'] = false
 
-# The cards' architecture: kepler, maxwell, pascal, volta, turing, ampere, ada, hopper, blackwell. nil in an
+# The GPUs' architecture: kepler, maxwell, pascal, volta, turing, ampere, ada, hopper, blackwell. nil in an
 # image for several.
 default['gpu']['family'] = nil
 
-# The cards' name in the catalogue, for people.
+# The GPUs' name in the catalogue, for people.
 default['gpu']['model'] = nil
 
 # How many there are; boards with two GPUs count as two. nil: as many as the bus has ever shown since the boot.
@@ -46,9 +46,9 @@ default['gpu']['repository'] = {
   'key_checksum' => nil,
 }
 
-# What containers reach cards with. Its version is the pin in `node['software']['nvidia-container-toolkit']`.
-# `devices`: how a container asks for cards: by its `environment`, which every image can do; or by `mounts`, which
-# only the kubelet and privileged pods can make: for Kubernetes nodes, whose device plugin gives cards out.
+# What containers reach GPUs with. Its version is the pin in `node['software']['nvidia-container-toolkit']`.
+# `devices`: how a container asks for GPUs: by its `environment`, which every image can do; or by `mounts`, which
+# only the kubelet and privileged pods can make: for Kubernetes nodes, whose device plugin gives GPUs out.
 default['gpu']['container_toolkit'] = {
   'enabled' => true,
   'devices' => 'environment',
@@ -62,11 +62,11 @@ default['gpu']['container_toolkit'] = {
 # the same counters.
 default['gpu']['dcgm'] = { 'enabled' => true, 'port' => 9400, 'exporter' => true }
 
-# The size of the instances that each card is split into (Multi-Instance GPU), `1g.10gb`. nil: what the node's
-# label `nvidia.com/mig.config` says, `all-1g.10gb`; without either, cards are left as they are.
+# The size of the instances that each GPU is split into (Multi-Instance GPU), `1g.10gb`. nil: what the node's
+# label `nvidia.com/mig.config` says, `all-1g.10gb`; without either, GPUs are left as they are.
 default['gpu']['mig'] = nil
 
-# The driver stays loaded while nobody uses a card: the first program need not wait for it, and settings last.
+# The driver stays loaded while no GPU is in use: the first program need not wait for it, and settings persist.
 default['gpu']['persistence'] = true
 
 # The health check. A passing fault (heat, power brake, an nvidia-smi that hangs) counts after `bad_after`
@@ -84,9 +84,9 @@ default['gpu']['health'] = {
   'uncorrectable' => 0,
 }
 
-# Xids after which a card needs a reset, a reboot or a technician, as NVIDIA's Xid catalogue has them
+# Xids after which a GPU needs a reset, a reboot or a technician, as NVIDIA's Xid catalogue has them
 # (https://docs.nvidia.com/deploy/xid-errors/). Not among them: what a faulty program causes (13, 31, 43, 45,
-# 68, 69, 109), and what only announces a row that waits for its remapping (63), which the card itself reports.
+# 68, 69, 109), and what only announces a row that waits for its remapping (63), which the GPU itself reports.
 #   46 stopped processing · 48 double-bit error · 62 internal halt · 64 page or row could not be retired
 #   74 NVLink · 79 off the bus · 95 uncontained memory error · 110 security fault · 119, 120 GSP does not answer
 #   136 NVLink training · 140 unrecovered ECC · 143 GPU initialization · 158 fatal GPU error

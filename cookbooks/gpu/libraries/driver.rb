@@ -25,8 +25,8 @@ module Causeway
     # What can't work, in words; nil where nothing is known against it.
     def objection(branch:, family:, open:)
       return "node['gpu']['driver'] is not set: which branch, like 580?" if branch.nil?
-      return "the open kernel modules do not drive #{family} cards" if open && CLOSED_ONLY.include?(family)
-      return "#{family} cards need the open kernel modules" if !open && OPEN_ONLY.include?(family)
+      return "the open kernel modules do not drive #{family} GPUs" if open && CLOSED_ONLY.include?(family)
+      return "#{family} GPUs need the open kernel modules" if !open && OPEN_ONLY.include?(family)
       return "the open kernel modules begin with branch 515, not #{branch}" if open && branch < 515
 
       nil
@@ -85,7 +85,7 @@ module Causeway
       [open ? 'nvidia-kernel-open-dkms' : 'nvidia-kernel-dkms', 'nvidia-driver-cuda', 'nvidia-persistenced']
     end
 
-    # Everything of the driver, by any source: globs for apt_preferences(5). The container toolkit is no part of
+    # Everything of the driver, by any source: globs for apt_preferences(5). The container toolkit is not part of
     # it, though its packages begin alike.
     def family_of_packages
       %w(

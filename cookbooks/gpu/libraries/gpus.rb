@@ -4,12 +4,12 @@ require 'etc'
 require 'mixlib/shellout'
 
 module Causeway
-  # NVIDIA's cards and modules on this machine.
-  module Cards
+  # NVIDIA's GPUs and modules on this machine.
+  module Gpus
     VENDOR = '0x10de'
     DEVICES = '/sys/bus/pci/devices'
-    # Graphics cards and 3D controllers; bridges, which NVSwitches are.
-    CARD = /\A0x030[02]/.freeze
+    # VGA and 3D controllers; bridges, which NVSwitches are.
+    DISPLAY = /\A0x030[02]/.freeze
     SWITCH = /\A0x0680/.freeze
 
     # Debian has several side by side, and an alias for the one that is chosen.
@@ -18,7 +18,7 @@ module Causeway
     module_function
 
     def any?(devices = DEVICES)
-      of_class?(CARD, devices)
+      of_class?(DISPLAY, devices)
     end
 
     def switches?(devices = DEVICES)
@@ -73,12 +73,12 @@ module Causeway
       on_disk = installed(kernel)
       return "kernel #{kernel} has no NVIDIA driver, another one has" if on_disk.nil? && !versions.empty?
       return "NVIDIA's driver #{loaded} is loaded, #{on_disk} is installed" if loaded && on_disk && loaded != on_disk
-      return 'nouveau has the cards until then' if ::File.exist?('/sys/module/nouveau') && on_disk
+      return 'nouveau has the GPUs until then' if ::File.exist?('/sys/module/nouveau') && on_disk
 
       nil
     end
 
-    # Whether a daemon that wants a card would find one that works: not while an image is made, nor before the
+    # Whether a daemon that wants a GPU would find one that works: not while an image is made, nor before the
     # reboot that the driver waits for.
     def usable?(node)
       any? && !Place.baking?(node) && reboot_for(node['kernel']['release']).nil?

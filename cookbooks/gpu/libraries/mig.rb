@@ -10,12 +10,12 @@ module Causeway
 
     module_function
 
-    # The size of instances that this machine's cards are to have, `1g.10gb`; nil: none.
+    # The size of instances that this machine's GPUs are to have, `1g.10gb`; nil: none.
     def size(node)
       node['gpu']['mig'] || node.read('kubernetes', 'labels', LABEL).to_s[/\Aall-(\d+g\.\d+gb)\z/, 1]
     end
 
-    # Whether cards are split so already. Cards that can't be split are as wanted where nothing is.
+    # Whether GPUs are split so already. GPUs that can't be split are as wanted where nothing is.
     def as_wanted?(size)
       Mixlib::ShellOut.new('/usr/local/sbin/causeway-gpu-mig', 'check', size || 'off').run_command.exitstatus.zero?
     end

@@ -4,7 +4,7 @@
 # Cookbook:: gpu
 # Recipe:: containers
 #
-# What containers reach cards with. That containerd uses it is said by container_runtime.
+# What containers reach GPUs with. That containerd uses it is said by container_runtime.
 
 toolkit = node['gpu']['container_toolkit']
 version = node.read('software', 'nvidia-container-toolkit', 'version')
@@ -27,7 +27,7 @@ apt_package packages do
   action version ? :upgrade : :install
 end
 
-# Who may ask for cards, and how: the device plugin's strategy `volume-mounts`
+# Who may ask for GPUs, and how: the device plugin's strategy `volume-mounts`
 # (https://github.com/NVIDIA/k8s-device-plugin, "device-list-strategy").
 mounts = toolkit['devices'] == 'mounts'
 wanted = {
@@ -35,7 +35,7 @@ wanted = {
   'accept-nvidia-visible-devices-as-volume-mounts' => mounts,
 }
 
-execute 'how containers ask for cards' do
+execute 'how containers ask for GPUs' do
   command ['nvidia-ctk', 'config', '--in-place', *wanted.flat_map { |key, value| ['--set', "#{key}=#{value}"] }]
   not_if { Causeway::Toolkit.says?(wanted) }
 end

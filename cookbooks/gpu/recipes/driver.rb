@@ -4,7 +4,7 @@
 # Cookbook:: gpu
 # Recipe:: driver
 #
-# The driver, built for every kernel that is here, whether or not there is a card: images have none.
+# The driver, built for every kernel that is here, whether or not there is a GPU: images have none.
 
 gpu = node['gpu']
 branch = gpu['driver']
@@ -13,7 +13,7 @@ objection = Causeway::Driver.objection(
 )
 raise ArgumentError, objection if objection
 
-# It takes the cards first, and can't be unloaded while the console is on one of them.
+# It takes the GPUs first, and can't be unloaded while the console is on one of them.
 file '/etc/modprobe.d/blacklist-nouveau.conf' do
   content "blacklist nouveau\noptions nouveau modeset=0\n"
   mode '0644'
@@ -38,14 +38,14 @@ end
 signed = gpu['modules'] == 'signed'
 
 package 'headers of all kernels' do
-  package_name(lazy { Causeway::Driver.headers(Causeway::Cards.images, node['kernel']['release']) })
+  package_name(lazy { Causeway::Driver.headers(Causeway::Gpus.images, node['kernel']['release']) })
   not_if { signed }
   not_if 'systemd-detect-virt --container --quiet'
 end
 
 wanted = { branch: branch, open: gpu['open_kernel_modules'] }
 packages = gpu['packages']
-packages ||= Causeway::Driver.signed(**wanted, images: Causeway::Cards.images) if signed
+packages ||= Causeway::Driver.signed(**wanted, images: Causeway::Gpus.images) if signed
 packages ||= Causeway::Driver.packages(**wanted, source: gpu['source'], platform: node['platform'])
 
 # Without recommended packages: they are for screens. An archive's newer build of the same branch stays where it
@@ -64,12 +64,12 @@ gpu_reboot "NVIDIA's driver"
 template '/etc/systemd/system/nvidia-persistenced.service' do
   source 'nvidia-persistenced.service.erb'
   mode '0644'
-  variables(user: lazy { Causeway::Cards.account })
-  notifies :run, 'execute[systemctl daemon-reload for the cards]', :immediately
+  variables(user: lazy { Causeway::Gpus.account })
+  notifies :run, 'execute[systemctl daemon-reload for the GPUs]', :immediately
   only_if { gpu['persistence'] }
 end
 
-execute 'systemctl daemon-reload for the cards' do
+execute 'systemctl daemon-reload for the GPUs' do
   command %w(systemctl daemon-reload)
   only_if { systemd? }
   action :nothing
@@ -83,5 +83,5 @@ end
 service 'nvidia-persistenced, now' do
   service_name 'nvidia-persistenced'
   action :start
-  only_if { gpu['persistence'] && Causeway::Cards.usable?(node) }
+  only_if { gpu['persistence'] && Causeway::Gpus.usable?(node) }
 end

@@ -13,13 +13,13 @@ packages = Causeway::Driver.fabric_packages(
   branch: gpu['driver'], source: gpu['source'], platform: node['platform']
 )
 
-# Debian has no fabric manager, and nobody but NVIDIA the subnet manager of the fourth generation of switches.
+# Debian has no fabric manager, and only NVIDIA has the subnet manager of the fourth generation of switches.
 include_recipe 'gpu::repository' if blackwell || node['platform'] != 'ubuntu'
 
 # Where the version is the driver's, the source may be another.
 apt_preference 'fabric-manager' do
   glob packages.join(' ')
-  pin(lazy { "version #{Causeway::Cards.version_on_disk(gpu['driver'])}-*" })
+  pin(lazy { "version #{Causeway::Gpus.version_on_disk(gpu['driver'])}-*" })
   pin_priority '1001'
 end
 
@@ -50,5 +50,5 @@ end
 service 'nvidia-fabricmanager, now' do
   service_name 'nvidia-fabricmanager'
   action :start
-  only_if { Causeway::Cards.switches? && Causeway::Cards.usable?(node) }
+  only_if { Causeway::Gpus.switches? && Causeway::Gpus.usable?(node) }
 end

@@ -4,7 +4,7 @@
 # Cookbook:: gpu
 # Recipe:: health
 #
-# A check each minute: what it found goes to /var/lib/causeway/gpu-health.json, and no work to a sick machine.
+# A check each minute: it writes /var/lib/causeway/gpu-health.json, and keeps work away from an unhealthy machine.
 
 gpu = node['gpu']
 health = gpu['health']

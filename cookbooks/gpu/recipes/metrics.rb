@@ -33,11 +33,11 @@ template '/etc/systemd/system/nvidia-dcgm-exporter.service.d/causeway.conf' do
   source 'dcgm-exporter.conf.erb'
   mode '0644'
   variables(address: Causeway::Place.private_address(node), port: node['gpu']['dcgm']['port'])
-  notifies :run, 'execute[systemctl daemon-reload for the exporter of the cards]', :immediately
+  notifies :run, 'execute[systemctl daemon-reload for the exporter of the GPUs]', :immediately
   notifies :restart, 'service[nvidia-dcgm-exporter, now]', :delayed if node['gpu']['dcgm']['exporter']
 end
 
-execute 'systemctl daemon-reload for the exporter of the cards' do
+execute 'systemctl daemon-reload for the exporter of the GPUs' do
   command %w(systemctl daemon-reload)
   only_if { systemd? }
   action :nothing
@@ -51,5 +51,5 @@ service 'nvidia-dcgm-exporter, now' do
   service_name 'nvidia-dcgm-exporter'
   action :start
   only_if { node['gpu']['dcgm']['exporter'] }
-  only_if { Causeway::Cards.usable?(node) && Causeway::Place.address_there?(node) }
+  only_if { Causeway::Gpus.usable?(node) && Causeway::Place.address_there?(node) }
 end

@@ -4,7 +4,7 @@
 # Cookbook:: gpu
 # Recipe:: mig
 #
-# Cards that are split into instances, all of one size. Neither instances nor, from Hopper on, the mode outlive a
+# GPUs that are split into instances, all of one size. Neither instances nor, from Hopper on, the mode outlive a
 # reboot: a unit makes them before the kubelet starts.
 
 size = Causeway::Mig.size(node)
@@ -28,9 +28,9 @@ systemd_unit 'causeway-gpu-mig.service' do
   action size ? %i(create enable) : %i(disable delete)
 end
 
-# Cards that work is on are left alone: the run fails, and says so.
-execute 'instances of cards' do
+# GPUs that work is on are left alone: the run fails, and says so.
+execute 'instances of GPUs' do
   command lazy { ['/usr/local/sbin/causeway-gpu-mig', *(size ? ['apply', size] : ['off'])] }
   not_if { Causeway::Mig.as_wanted?(size) }
-  only_if { Causeway::Cards.usable?(node) }
+  only_if { Causeway::Gpus.usable?(node) }
 end

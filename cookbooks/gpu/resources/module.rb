@@ -15,13 +15,13 @@ default_action :build
 
 action :verify, description: 'Fail where no kernel has the module, as one that somebody else built.' do
   ruby_block "some kernel has NVIDIA's module of branch #{new_resource.branch}" do
-    block { Causeway::Cards.version_on_disk(new_resource.branch) }
-    not_if { Causeway::Cards.on_disk?(new_resource.branch) }
+    block { Causeway::Gpus.version_on_disk(new_resource.branch) }
+    not_if { Causeway::Gpus.on_disk?(new_resource.branch) }
   end
 end
 
 action :build, description: 'Have DKMS build what is missing, and refuse another branch.' do
-  Causeway::Cards.without(new_resource.branch).each do |kernel|
+  Causeway::Gpus.without(new_resource.branch).each do |kernel|
     execute "build NVIDIA's module for #{kernel}" do
       command ['dkms', 'autoinstall', '-k', kernel]
     end
@@ -30,11 +30,11 @@ action :build, description: 'Have DKMS build what is missing, and refuse another
   # An archive's `nvidia-headless-570-server` may by now be an empty package that brings 580.
   ruby_block "NVIDIA's module is of branch #{new_resource.branch}" do
     block do
-      wrong = Causeway::Cards.without(new_resource.branch)
-      found = wrong.map { |kernel| "#{kernel} has #{Causeway::Cards.installed(kernel) || 'none'}" }
+      wrong = Causeway::Gpus.without(new_resource.branch)
+      found = wrong.map { |kernel| "#{kernel} has #{Causeway::Gpus.installed(kernel) || 'none'}" }
       raise "NVIDIA's module is not of branch #{new_resource.branch}: #{found.join(', ')}. See what " \
             '`dkms status` says; where the archive has replaced the branch by another one, name that one.'
     end
-    not_if { Causeway::Cards.without(new_resource.branch).empty? }
+    not_if { Causeway::Gpus.without(new_resource.branch).empty? }
   end
 end

@@ -4,14 +4,14 @@ provides :gpu_reboot
 unified_mode true
 
 description 'That a reboot is due, said where Ubuntu says it: /run/reboot-required. Nothing is rebooted: that ' \
-  'is for whoever can drain the node.'
+  'needs a drained node.'
 
 property :package, String,
   name_property: true,
   description: 'What is waiting for it'
 
 action :note, description: 'Write it down while the running kernel has another driver than the disk.' do
-  reason = Causeway::Place.baking?(node) ? nil : Causeway::Cards.reboot_for(node['kernel']['release'])
+  reason = Causeway::Place.baking?(node) ? nil : Causeway::Gpus.reboot_for(node['kernel']['release'])
 
   file '/run/reboot-required' do
     content "*** System restart required ***\n#{reason}\n"
@@ -20,7 +20,7 @@ action :note, description: 'Write it down while the running kernel has another d
   end
 
   file '/run/reboot-required.pkgs' do
-    content lazy { "#{(Causeway::Cards.waiting | [new_resource.package]).join("\n")}\n" }
+    content lazy { "#{(Causeway::Gpus.waiting | [new_resource.package]).join("\n")}\n" }
     mode '0644'
     only_if { reason }
   end

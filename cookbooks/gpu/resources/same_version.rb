@@ -26,10 +26,10 @@ end
 
 action_class do
   def version
-    Causeway::Cards.version_of(new_resource.package)
+    Causeway::Gpus.version_of(new_resource.package)
   end
 
   def driver
-    Causeway::Cards.version_on_disk(new_resource.branch)
+    Causeway::Gpus.version_on_disk(new_resource.branch)
   end
 end

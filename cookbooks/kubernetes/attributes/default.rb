@@ -7,8 +7,8 @@ default['kubernetes']['version'] = '1.36'
 # nil: all of the minor.
 default['kubernetes']['package_version'] = nil
 
-# The minor's archive; `%<minor>s` stands for the minor. A mirror may be named. Without `key_url`, the key is
-# at `key_path` already. The project renews its keys now and then, so that there is no checksum.
+# The repository of the minor version; `%<minor>s` is the minor. It may be a mirror. Without `key_url`, the key is at
+# `key_path` already. The project renews its keys now and then, so the key has no checksum.
 default['kubernetes']['repository'] = {
   'uri' => 'https://pkgs.k8s.io/core:/stable:/v%<minor>s/deb/',
   'suites' => '/',
@@ -65,12 +65,12 @@ default['kubernetes']['eviction'] = {
   'imagefs.inodesFree' => '5%',
 }
 
-# Images are removed from `high` percent of the disk down to `low`, and when nobody used them for
+# Images are removed from `high` percent of the disk down to `low`, and when they were not used for
 # `maximum_age`.
 default['kubernetes']['image_gc'] = { 'high' => 80, 'low' => 65, 'maximum_age' => '336h' }
 
 # Seconds that pods have when the machine shuts down, and the last of them that critical pods (storage,
-# network) have for themselves. A spot instance is told two minutes ahead.
+# network) have for themselves. A spot instance gets a notice two minutes ahead.
 default['kubernetes']['shutdown'] = { 'grace' => 90, 'critical' => 20 }
 
 # Machines with Elastic Fabric Adapters: huge pages of 2 MiB that are set aside for libfabric.

@@ -22,7 +22,7 @@ module Causeway
       raise Failed, "kubectl #{arguments.join(' ')}: #{ran.stderr.strip}"
     end
 
-    # The same, read as JSON; nil where there is no such object.
+    # The same, read as JSON; nil if the object does not exist.
     def get(*arguments)
       text = kubectl('get', *arguments, '--ignore-not-found', '--output', 'json')
       JSON.parse(text) unless text.strip.empty?
@@ -59,7 +59,7 @@ module Causeway
     end
 
     def node(name)
-      get('node', name) || raise(Failed, "There is no node #{name} in the cluster")
+      get('node', name) || raise(Failed, "Node #{name} not found in the cluster")
     end
 
     def ready?(name)
@@ -92,7 +92,7 @@ module Causeway
       @duration = duration
     end
 
-    # Who holds it now, in words; nil where nobody does, or we do.
+    # Its holder, in words; nil if it has none, or we hold it.
     def taken_by
       lease = read
       return if lease.nil? || ours?(lease) || forgotten?(lease)

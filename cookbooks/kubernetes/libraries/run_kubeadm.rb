@@ -6,7 +6,8 @@ module Causeway
     module Run
       # In memory, and gone when kubeadm is done.
       CONFIG = '/run/causeway/kubeadm.yaml'
-      # Half a master can't be told from a whole one, and to undo it may undo a cluster: people decide.
+      # It cannot distinguish a partial master from a complete one, and a reset may destroy a cluster: an administrator
+      # decides.
       UNFINISHED = '/etc/kubernetes/kubeadm-unfinished'
 
       # What the block gives: the configuration, and a file of discovery that it names, or nil.

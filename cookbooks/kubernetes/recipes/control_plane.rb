@@ -127,8 +127,8 @@ documents = [
 ]
 documents << plane['proxy'].to_h unless plane['proxy'].empty?
 
-# An API server that is told to encrypt and has no key does not start, and one that is not told keeps secrets as
-# they are: neither is a cluster to begin.
+# An API server that is configured to encrypt and has no key does not start, and one that is not configured keeps
+# secrets as they are: neither is a cluster to begin.
 ready = encrypted || Causeway::Kubeadm.names_no_key?(documents)
 
 log 'the key that secrets are encrypted with is not here yet' do

@@ -55,7 +55,7 @@ directory '/etc/kubernetes/kubelet.conf.d' do
   recursive true
 end
 
-# Over /var/lib/kubelet/config.yaml, which kubeadm writes for all nodes alike and writes anew at each upgrade.
+# Over /var/lib/kubelet/config.yaml, which kubeadm writes for all nodes, and again at each upgrade.
 file '/etc/kubernetes/kubelet.conf.d/50-causeway.conf' do
   content Causeway::Kubeadm.yaml(Causeway::KubeletConfiguration.document(node))
   mode '0644'

@@ -15,12 +15,12 @@ include_recipe 'kubernetes::efa'
 settings = node['kubernetes']
 secrets = settings['join']['file']
 
-# Workers alone: whoever works on an SSH node can speak with its instance's role, which must not get a machine of theirs
+# Workers only: users of an SSH node can use its instance's role, which must not get a machine of theirs
 # into the cluster. To gateways and SSH nodes `invoke converge` brings it.
 ways_in = %w(access-gateway ssh-node)
 by_itself = settings['join']['parameter'] && !ways_in.include?(node.read('causeway', 'role'))
 
-# Anew in each run until the node has joined: a token that was fetched earlier may have ended.
+# Again in each run until the node has joined: a token that was fetched earlier may have expired.
 kubernetes_secret secrets do
   parameter settings['join']['parameter']
   region Causeway::Instance.store(settings['join'])
@@ -45,13 +45,13 @@ if endpoint
     only_if { ::File.exist?(secrets) }
   end
 else
-  log 'there is no cluster to join' do
+  log 'no cluster to join' do
     message 'Neither kubernetes.endpoint nor causeway.api says where the API is: this machine joins no cluster'
     level :warn
   end
 end
 
-kubernetes_secret "#{secrets}, of which there is no more need" do
+kubernetes_secret "#{secrets}, not needed any more" do
   file secrets
   action :forget
   only_if { by_itself && !Causeway::Instance.facts.empty? }

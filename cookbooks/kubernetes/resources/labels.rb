@@ -5,7 +5,7 @@ unified_mode true
 
 description "A node's labels. The kubelet gives them when it registers and never again; here they are kept, by " \
   'the credentials of the kubelet, which may label its own node and none other. An API that is away is said, and ' \
-  'is no failure.'
+  'is not a failure.'
 
 property :node_name, String,
   name_property: true,

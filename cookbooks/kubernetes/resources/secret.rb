@@ -20,7 +20,7 @@ property :wait, Integer,
   default: 120,
   description: 'Seconds to wait for it in this run'
 
-action :fetch, description: 'Fetch it; that there is none is no failure.' do
+action :fetch, description: 'Fetch it; a missing secret is not a failure.' do
   # The program ends so when there is nothing to fetch, or the store is away (EX_TEMPFAIL of sysexits.h).
   execute "fetch #{new_resource.file}" do
     command [

@@ -4,7 +4,7 @@ provides :kubernetes_upgrade
 unified_mode true
 
 description 'A node at the version that is pinned, in the order of the kubeadm documentation, and only one ' \
-  'node at a time: whoever holds the lease. A run that was cut off is taken up where it stopped.'
+  'node at a time: the holder of the lease. An interrupted run continues where it stopped.'
 
 property :node_name, String,
   name_property: true,
@@ -93,7 +93,7 @@ action :upgrade, description: 'Upgrade the node, if it is not at the version tha
     action :restart
   end
 
-  # The old kubelet's word that it is ready stands for most of a minute: the new one speaks up first.
+  # The old kubelet's Ready condition stays for most of a minute: wait for the new kubelet's status.
   wait_for("{.status.nodeInfo.kubeletVersion}=#{kubelet_version}", 'the new kubelet reports', 'jsonpath=')
   wait_for('Ready', 'it is ready', 'condition=')
 
@@ -143,7 +143,7 @@ action_class do
     raise "#{new_resource.kubeconfig} is not here: a node may not drain itself with its own credentials"
   end
 
-  # A kubelet is never newer than any API server, no minor is left out, and there is no way back.
+  # A kubelet is never newer than any API server, minors are not skipped, and a downgrade is not possible.
   def check_order
     wanted = Causeway::Packages.candidate('kubelet')
     raise 'APT has no kubelet of the version that is pinned: see `apt-cache policy kubelet`' unless wanted

@@ -31,10 +31,10 @@ default['ml_stack']['further'] = []
 # What is imported before a new build is put in use.
 default['ml_stack']['imports'] = %w(numpy tensorflow torch torchvision cv2 tensorboard)
 
-# PyTorch's builds: cpu, cu118, cu126, cu130. nil: by the cards and their driver (libraries/wheels.rb).
+# PyTorch's builds: cpu, cu118, cu126, cu130. nil: by the GPUs and their driver (libraries/wheels.rb).
 default['ml_stack']['build'] = nil
 
-# Conda's channels, and the address that stands before their names where it is not conda's own (a mirror).
+# Conda's channels, and the URL before their names if it is not conda's own (a mirror).
 default['ml_stack']['channels'] = ['conda-forge']
 default['ml_stack']['channel_alias'] = nil
 

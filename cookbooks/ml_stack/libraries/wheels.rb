@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 module Causeway
-  # Which wheels run on which cards. A wheel holds code for the architectures it was built for, and its CUDA asks
+  # Which wheels run on which GPUs. A wheel holds code for the architectures it was built for, and its CUDA asks
   # for a driver:
   #
-  # | cards | PyTorch's build | driver | newest PyTorch | TensorFlow on the cards |
+  # | GPUs | PyTorch's build | driver | newest PyTorch | TensorFlow on the GPUs |
   # |---|---|---|---|---|
   # | kepler (3.7) | cu118 | 450 | 2.3 | no |
   # | maxwell (5.2) | cu126 | 525 | 2.14 | no |
@@ -42,26 +42,26 @@ module Causeway
       'blackwell' => { build: 'cu130', newest: {}, tensorflow: false },
     }.freeze
 
-    # An image for several kinds of cards: what most of them run.
+    # An image for several kinds of GPUs: what most of them run.
     ANY = FAMILIES.fetch('hopper')
 
     module_function
 
-    # The build for a machine: `driver` and `family` are the cards', nil where there are none. Cards whose driver
+    # The build for a machine: `driver` and `family` are the GPUs', nil where there are none. GPUs whose driver
     # is too old are an ArgumentError.
     def build(driver:, family:, torch:)
       return 'cpu' if driver.nil?
 
-      cards = FAMILIES.fetch(family, ANY)
-      build = cards[:build]
-      build = 'cu130' if build == 'cu126' && cards[:newest].empty? && !older?(torch, AFTER_CU126)
+      gpus = FAMILIES.fetch(family, ANY)
+      build = gpus[:build]
+      build = 'cu130' if build == 'cu126' && gpus[:newest].empty? && !older?(torch, AFTER_CU126)
       return build if driver >= DRIVERS.fetch(build)
 
-      raise ArgumentError, "PyTorch's build #{build}, which #{family || 'these'} cards need, asks for driver " \
+      raise ArgumentError, "PyTorch's build #{build}, which #{family || 'these'} GPUs need, asks for driver " \
                            "#{DRIVERS.fetch(build)} or later, not #{driver}"
     end
 
-    # Versions for a family: those that are pinned, but none without code for the cards.
+    # Versions for a family: those that are pinned, but none without code for the GPUs.
     def versions(pins, family)
       newest = FAMILIES.fetch(family, ANY)[:newest]
       pins.to_h do |name, version|
@@ -73,13 +73,13 @@ module Causeway
     def requirements(packages, versions, build:, family:)
       packages.reject { |_, package| package.nil? }.map do |name, package|
         version = versions.fetch(name) { raise ArgumentError, "node['software'] has no version of #{name}" }
-        extra = name == 'tensorflow' && tensorflow_on_cards?(build, family) ? '[and-cuda]' : ''
+        extra = name == 'tensorflow' && tensorflow_on_gpus?(build, family) ? '[and-cuda]' : ''
         local = %w(torch torchvision).include?(name) ? "+#{build}" : ''
         "#{package}#{extra}==#{version}#{local}"
       end
     end
 
-    def tensorflow_on_cards?(build, family)
+    def tensorflow_on_gpus?(build, family)
       build == 'cu126' && FAMILIES.fetch(family, ANY)[:tensorflow]
     end
 

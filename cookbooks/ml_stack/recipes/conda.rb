@@ -40,7 +40,7 @@ file marker do
   mode '0644'
 end
 
-# Half a gigabyte that nobody needs twice, and an image least of all.
+# Half a gigabyte that is not needed again, least of all in an image.
 file installer do
   backup false
   action :delete

@@ -4,7 +4,7 @@
 # Cookbook:: ml_stack
 # Recipe:: environment
 #
-# The environment for everybody, as the machine's cards can run it.
+# The environment for everybody, as the machine's GPUs can run it.
 
 settings = node['ml_stack']
 software = node['software']
@@ -16,7 +16,7 @@ build = settings['build'] || Causeway::Wheels.build(
 )
 
 (pins.to_a - versions.to_a).each do |name, version|
-  log "#{name} #{version} has no code for #{family} cards: #{versions[name]} is installed"
+  log "#{name} #{version} has no code for #{family} GPUs: #{versions[name]} is installed"
 end
 
 requirements = Causeway::Wheels.requirements(settings['packages'].to_h, versions, build: build, family: family)

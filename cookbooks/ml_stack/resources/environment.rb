@@ -76,7 +76,7 @@ action :create, description: 'Build what is new, and put it in use once it works
 
   execute "try #{prefix}" do
     command ["#{prefix}/bin/python", '-c', new_resource.imports.map { |each| "import #{each}" }.join("\n")]
-    # As on a machine without cards, and without its owner's files.
+    # As on a machine without GPUs, and without its owner's files.
     environment 'HOME' => '/nonexistent', 'CUDA_VISIBLE_DEVICES' => '', 'PYTHONNOUSERSITE' => '1'
     timeout 600
     not_if { builds.complete?(prefix) }
@@ -119,7 +119,7 @@ action :create, description: 'Build what is new, and put it in use once it works
   end
 end
 
-action :remove, description: 'Take it out of use, with all its builds.' do
+action :remove, description: 'Remove it, with all its builds.' do
   link all_builds.link do
     action :delete
   end

@@ -16,7 +16,8 @@ module Causeway
       wireguard?(tree) ? units + %w(wg-quick@wg-laptops) : units
     end
 
-    # Whether the server has the certificate and the keys of all that a tree configures: it lets nobody in without.
+    # Whether the server has the certificate and the keys of all that a tree configures: without them it accepts no
+    # client.
     def ready?(tree)
       needed = openvpn(tree).empty? ? [] : NEEDED
       needed += WIREGUARD_NEEDED if wireguard?(tree)

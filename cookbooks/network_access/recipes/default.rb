@@ -15,7 +15,7 @@ tree = node['network_access']['tree']
 # While an image is made: a server's certificate is for one machine.
 if Causeway::Place.baking?(node) || !::File.directory?(tree)
   log 'a VPN server without its tree' do
-    message "#{tree} is not here: nobody can connect before `invoke converge` or `invoke vpn.push`"
+    message "#{tree} not found: clients cannot connect before `invoke converge` or `invoke vpn.push`"
     level :warn
     not_if { Causeway::Place.baking?(node) }
   end
@@ -28,7 +28,7 @@ base_tree "openvpn-#{node['causeway']['site']}" do
 end
 
 log 'a VPN server without its certificate' do
-  message 'There is no certificate here: nobody can connect before `invoke vpn.init` and `invoke vpn.push`'
+  message 'No certificate found: clients cannot connect before `invoke vpn.init` and `invoke vpn.push`'
   level :warn
   not_if { Causeway::Listeners.ready?(tree) }
 end

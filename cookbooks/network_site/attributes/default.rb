@@ -9,7 +9,7 @@ default['network_site']['packages'] = %w(
 # The gateway's tree, laid out like `/`, as `invoke converge` or an image brings it.
 default['network_site']['tree'] = '/var/lib/causeway/chef/trees/strongswan'
 
-# Kept running by systemd, whoever stopped them. All but the first two come with the tree.
+# systemd keeps them running, also after a manual stop. All but the first two come with the tree.
 default['network_site']['services'] = %w(
   strongswan.service frr.service site-gateway-firewall.service site-gateway-interfaces.service
   site-gateway-revive.timer site-gateway-metrics.timer site-gateway-dns.service

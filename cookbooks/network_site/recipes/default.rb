@@ -33,7 +33,7 @@ if Causeway::Place.baking?(node) || !::File.directory?(tree)
   return
 end
 
-# Packages start their daemons at once, with a configuration of their own. The tree's reload starts them anew.
+# Packages start their daemons at once, with a default configuration. The tree's reload restarts them.
 daemons.each do |each|
   service "#{each} without its tree" do
     service_name each

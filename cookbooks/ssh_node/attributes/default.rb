@@ -3,7 +3,7 @@
 # Debian packages for those who work here for longer than a connection lasts.
 default['ssh_node']['packages'] = %w(acl byobu git git-lfs htop ncdu rsync screen tmux unzip zsh)
 
-# Whose members may log in, beside those who may use sudo. Empty: whoever `base.login_groups` lets in.
+# Groups that may log in, besides users with sudo. Empty: those of `base.login_groups`.
 default['ssh_node']['groups'] = []
 
 # The same for machines in a region, which all have one image's attributes: host name => groups.
@@ -35,5 +35,5 @@ own = node.read('ssh_node', 'groups').to_a
 place = node.read('causeway', 'hostname') || node['hostname']
 own = node.read('ssh_node', 'access', place).to_a if own.empty?
 
-# Before recipes run, so that sshd is told once.
+# Before recipes run, so that sshd reloads once.
 override['base']['login_groups'] = own unless own.empty?

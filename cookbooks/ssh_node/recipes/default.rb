@@ -75,7 +75,7 @@ gpu_gid = nil
 
 if gpu_group
   item = Causeway::People.items(self, node['base']['groups_data_bag']).find { |each| each['id'] == gpu_group }
-  raise "ssh_node.gpu_group: #{gpu_group} is no group of the data bag #{node['base']['groups_data_bag']}" unless item
+  raise "ssh_node.gpu_group: #{gpu_group} is not a group of the data bag #{node['base']['groups_data_bag']}" unless item
 
   gpu_gid = item['gid']
 end

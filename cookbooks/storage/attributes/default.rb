@@ -20,7 +20,7 @@ default['storage']['options'] = {
   's3' => 'nosuid,nodev,allow-other',
 }
 
-# Seconds that a mount may take when someone walks into it. Nobody waits for it at boot.
+# Seconds that a mount may take at the first access. The boot does not wait for it.
 default['storage']['mount_timeout'] = 30
 
 # Scratch space: blank disks of use `scratch`, several of them as one striped volume; on a cloud machine, all
@@ -62,7 +62,7 @@ default['storage']['mount_s3'] = {
 
 # The NFS server. nil `path`: the folder above the exports, where disks of use `nfs` are mounted. nil
 # `threads`: four a CPU, 16 to 128. In exports that `homes` names, everyone in the users' data bag has a
-# folder: root of a client is nobody there, and could not make one. `home_quota`: the MiB that each of these may
+# folder: a client's root is mapped to `nobody`, and could not create one. `home_quota`: the MiB that each of these may
 # hold, by a project of XFS; nil: no limit. `deleted_volumes_days`: for how many days volumes that were deleted in
 # Kubernetes are kept.
 default['storage']['server'] = {

@@ -41,8 +41,8 @@ module Causeway
       ["#{mount['server']}:#{mount['export']}", 'nfs4', ['_netdev', defaults['nfs'], *read_only(mount)]]
     end
 
-    # By `iam` a machine says who it is: without it root is nobody, whatever the file system's policy has for the
-    # machine's role, and nobody makes homes. The helper signs over TLS alone.
+    # `iam` authenticates the machine: without it root is mapped to `nobody`, whatever the file system's policy allows
+    # its role, and homes cannot be created. The helper signs only over TLS.
     def efs(mount, defaults, role)
       own = ["region=#{mount['region']}"]
       own << 'tls' unless mount['tls'] == false

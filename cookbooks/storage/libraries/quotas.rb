@@ -23,7 +23,7 @@ module Causeway
       0
     end
 
-    # ' 2001 -------------------P-- /srv/home/ada'. Without the flag P the folder's files are no part of it.
+    # ' 2001 -------------------P-- /srv/home/ada'. Without the flag P the folder's files are not part of it.
     def parse_project(text)
       id, flags = text.split
       flags.to_s.include?('P') ? id.to_i : 0

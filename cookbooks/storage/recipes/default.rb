@@ -117,7 +117,7 @@ end
 ready, missing = mounts.partition { |mount| mount['kind'] != 'efs' || mount['file_system'] }
 
 log 'mounts that wait for their file systems' do
-  message "There is no file system yet for #{missing.map { |mount| mount['path'] }.join(', ')}"
+  message "No file system yet for #{missing.map { |mount| mount['path'] }.join(', ')}"
   level :warn
   not_if { missing.empty? }
 end

@@ -39,7 +39,7 @@ template '/etc/nfs.conf.d/causeway.conf' do
   notifies :restart, 'service[nfs-server]', :delayed
 end
 
-# Version 4 needs neither a portmapper nor a monitor of locks, and nobody else should find one.
+# Version 4 needs neither a portmapper nor a monitor of locks, and clients should not find one.
 %w(rpcbind.socket rpcbind.service rpc-statd.service).each do |unit|
   systemd_unit unit do
     action %i(stop mask)
@@ -65,8 +65,8 @@ exports.each do |export|
   end
 
   if export['volumes']
-    # The driver comes as root of a machine, who is nobody here. Nobody else goes in: a volume is seen by pods that
-    # have it mounted.
+    # The driver connects as root of a machine, which is mapped to `nobody` here. No other user has access: a volume is
+    # seen by pods that have it mounted.
     directory "#{export['export']}/volumes" do
       owner 'nobody'
       group 'nogroup'

@@ -73,7 +73,7 @@ action_class do
 
   def refuse_what_is_used
     new_resource.devices.each do |device|
-      raise "storage_disk[#{new_resource.label}]: there is no disk #{device}" unless ::File.blockdev?(device)
+      raise "storage_disk[#{new_resource.label}]: disk #{device} not found" unless ::File.blockdev?(device)
 
       disk = Causeway::Disks.tree(device).first
       found = (disk && Causeway::Disks.contents(disk)) || Causeway::Disks.signature(device)

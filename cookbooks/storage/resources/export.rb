@@ -3,7 +3,7 @@
 provides :storage_export
 unified_mode true
 
-description "A folder that is exported by NFS. Clients' root is nobody here."
+description "A folder that is exported over NFS. Clients' root is mapped to `nobody`."
 
 property :export_name, String,
   name_property: true,
@@ -19,7 +19,7 @@ property :clients, Array,
 
 property :read_only, [true, false],
   default: false,
-  description: 'Whether nobody may write'
+  description: 'Whether it is read-only'
 
 property :mountpoint, String,
   description: 'The mount that it is on: while nothing is mounted there, it is not exported'

@@ -36,7 +36,7 @@ action :create, description: 'Have systemd mount it on demand.' do
     not_if { ::File.directory?(new_resource.path) }
   end
 
-  # One that nobody uses is mounted anew at the next walk into it; umount refuses one that is in use.
+  # An unused one is remounted at the next access; umount refuses one that is in use.
   execute "unmount #{new_resource.path}, which has changed" do
     command ['systemctl', 'stop', "#{unit}.mount"]
     timeout new_resource.timeout + 30

@@ -59,7 +59,7 @@ action_class do
     "#{Chef::Config[:file_cache_path]}/#{new_resource.package}-#{new_resource.version}"
   end
 
-  # By that one key: a file of keys may bring others. The primary key stands last (gnupg's doc/DETAILS).
+  # Only this key: a file of keys may contain others. The primary key comes last (gnupg's doc/DETAILS).
   def signature_check(keyring)
     "gpgv --status-fd 1 --keyring #{keyring} #{cache}.asc %{path} | " \
       "grep --quiet '^.GNUPG:. VALIDSIG .*#{new_resource.key_fingerprint}$'"

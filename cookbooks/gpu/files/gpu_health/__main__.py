@@ -14,7 +14,7 @@ SETTINGS = Path("/etc/causeway/gpu-health.json")
 
 
 def main() -> int:
-    """0 when the cluster knows what was found; 1 when it could not be told, which the next check will try."""
+    """0 if the cluster has the result; 1 if it could not be updated, which the next check tries again."""
     arguments = _arguments()
     settings = Settings.read(arguments.settings)
     state = judge.State.read(settings.state)
@@ -27,7 +27,7 @@ def main() -> int:
     state.begin(check.boot(settings))
     findings = check.look(settings, state)
     judge.decide(state, findings, settings, now)
-    # Before anybody else is told: whatever goes wrong from here on, the finding is on the disk.
+    # First of all: if a later step fails, the result is on the disk.
     state.write(settings.state)
     report.write(settings.report, findings, state, now)
     features.tell(settings.features, state)
@@ -36,7 +36,7 @@ def main() -> int:
         state.told = True
     except cluster.ClusterError as problem:
         state.told = False
-        print(f"the cluster could not be told: {problem}", file=sys.stderr)
+        print(f"the cluster could not be updated: {problem}", file=sys.stderr)
     state.write(settings.state)
     return 0 if state.told else 1
 

@@ -1,4 +1,4 @@
-"""One look at the cards."""
+"""One check of the GPUs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 from gpu_health import kernel, smi
-from gpu_health.findings import Card, Fault, Findings, Weight
+from gpu_health.findings import Fault, Findings, Gpu, Weight
 from gpu_health.judge import State
 from gpu_health.settings import Settings
 
 _NVIDIA = "0x10de"
-_DISPLAY = ("0x0300", "0x0302")  # graphics card, 3D controller; not its audio, not an NVSwitch
+_DISPLAY = ("0x0300", "0x0302")  # VGA controller, 3D controller; not its audio, not an NVSwitch
 
 
 def boot(settings: Settings) -> str:
@@ -28,11 +28,11 @@ def look(settings: Settings, state: State) -> Findings:
 
 
 def on_the_bus(devices: Path) -> list[str]:
-    """PCI addresses of NVIDIA's cards."""
-    return sorted(each.name for each in devices.iterdir() if _is_card(each))
+    """PCI addresses of NVIDIA's GPUs."""
+    return sorted(each.name for each in devices.iterdir() if _is_gpu(each))
 
 
-def _is_card(device: Path) -> bool:
+def _is_gpu(device: Path) -> bool:
     try:
         vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
     except OSError:  # it left this moment
@@ -55,40 +55,40 @@ def _ask(settings: Settings, state: State, seen: list[str]) -> Findings:
         return Findings(_one_by_one(settings, state, seen), [fault])
 
 
-def _one_by_one(settings: Settings, state: State, seen: list[str]) -> list[Card]:
-    """A card that is lost can spoil the answer for all: who else is well?"""
-    cards: list[Card] = []
+def _one_by_one(settings: Settings, state: State, seen: list[str]) -> list[Gpu]:
+    """A lost GPU can break the query for all, so each is queried alone."""
+    gpus: list[Gpu] = []
     for place in seen:
         try:
-            cards += smi.query(settings, place)
+            gpus += smi.query(settings, place)
         except smi.FailedError:
             continue
         except smi.HangsError as problem:
             state.left = problem.left
             break
-    for number, card in enumerate(cards):
-        card.index = number
-    return cards
+    for number, gpu in enumerate(gpus):
+        gpu.index = number
+    return gpus
 
 
 def _missing(findings: Findings, settings: Settings, state: State, seen: list[str]) -> None:
-    """A card each for those that do not answer, by their place on the bus as far as that is known."""
-    answering = {card.address for card in findings.cards}
-    state.most = max(state.most, len(findings.cards), len(seen))
+    """Adds the GPUs that do not answer, with their address on the bus if it is known."""
+    answering = {gpu.address for gpu in findings.gpus}
+    state.most = max(state.most, len(findings.gpus), len(seen))
     expected = state.most if settings.count is None else settings.count
     silent = [place for place in seen if place not in answering]
     # Where nvidia-smi itself failed, that is what is known; it may answer the next time.
     weight = Weight.PASSING if findings.faults else Weight.LASTING
-    for number in range(len(findings.cards), expected):
+    for number in range(len(findings.gpus), expected):
         place = silent.pop(0) if silent else ""
-        where = f"at {place} does not answer" if place else "is not on the bus"
+        what = f"no answer at {place}" if place else "not on the bus"
         if findings.faults and place:
-            fault = Fault(f"the card {where}", weight)
+            fault = Fault(what, weight)
         else:
-            fault = Fault(f"the card {where}: {len(answering)} of {expected} answer", Weight.LASTING)
-        findings.cards.append(Card(number, "unknown", "", place, [fault]))
+            fault = Fault(f"{what}: {len(answering)} of {expected} answer", Weight.LASTING)
+        findings.gpus.append(Gpu(number, "unknown", "", place, [fault]))
     if len(answering) > expected:
-        surplus = f"{len(answering)} cards, where {expected} are expected"
+        surplus = f"{len(answering)} GPUs found, {expected} expected"
         findings.faults.append(Fault(surplus, Weight.NOTE))
 
 
@@ -98,12 +98,12 @@ def _logged(findings: Findings, settings: Settings, forgiven: int) -> None:
     except (OSError, subprocess.TimeoutExpired) as problem:
         findings.faults.append(Fault(f"the kernel's log can't be read: {problem}", Weight.NOTE))
         return
-    cards = {card.address: card for card in findings.cards if card.address}
+    gpus = {gpu.address: gpu for gpu in findings.gpus if gpu.address}
     for xid in logged:
         if xid.number not in settings.xids or xid.at <= forgiven:
             continue
         fault = Fault(f"Xid {xid.number}: {xid.text}" if xid.text else f"Xid {xid.number}", Weight.LASTING)
-        card = cards.get(xid.address)
-        faults = card.faults if card else findings.faults
+        gpu = gpus.get(xid.address)
+        faults = gpu.faults if gpu else findings.faults
         if fault not in faults:
             faults.append(fault)

@@ -1,15 +1,15 @@
-"""The Kubernetes node: cordoned while its machine is sick, with the kubelet's own identity.
+"""The Kubernetes node: cordoned while its machine is unhealthy, with the kubelet's own identity.
 
 What that identity may do decides how. The admission plugin NodeRestriction forbids a kubelet to change its
 node's taints and most labels below ``kubernetes.io`` (kubernetes, plugin/pkg/admission/noderestriction), and
 ``--register-with-taints`` is for new nodes only. The rest of its own node it may patch (rules of the role
-``system:node``): ``spec.unschedulable``, annotations, and conditions in the status. So a sick node is
+``system:node``): ``spec.unschedulable``, annotations, and conditions in the status. So an unhealthy node is
 cordoned and says why in an annotation and in the condition ``GpuHealthy``; what runs there goes on. Stopping
-the device plugin instead would take cards away from those who use them, and its restart by anybody would
+the device plugin instead would take GPUs away from those who use them, and its restart by anybody would
 bring the node back.
 
 The annotation is also the memory of who cordoned: a node that a person cordoned has none, and is left alone.
-Where Node Feature Discovery taints sick nodes (``features``), none is cordoned, and the condition is all.
+Where Node Feature Discovery taints unhealthy nodes (``features``), this only sets the condition.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ClusterError(Exception):
 def tell(settings: Settings, state: State, now: int) -> None:
     """Bring the node in line with the verdict. Raises ClusterError.
 
-    A well machine that the cluster knows to be well asks nothing; a sick one looks each time, as an upgrade
-    or a person may have uncordoned it meanwhile.
+    If the cluster knows that the machine is healthy, nothing is read; for an unhealthy one, the node is read
+    each time, as an upgrade or a person may have uncordoned it meanwhile.
     """
     if settings.node is None or not settings.kubeconfig.exists():
         return

@@ -1,7 +1,8 @@
-"""Node Feature Discovery: a feature of the node while its machine is sick. The cluster makes a taint of it.
+"""Node Feature Discovery: a feature of the node while its machine is unhealthy, from which the cluster makes
+a taint.
 
 Its agent on the node reads the files of a folder (Node Feature Discovery, "Local feature source"), and no
-file that begins with a dot. A feature that is no label comes after the line ``# +no-label``.
+file that begins with a dot. A feature that is not a label comes after the line ``# +no-label``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _SICK = f"# +no-label\n{FEATURE}=true"
 
 
 def tell(path: Path | None, state: State) -> None:
-    """A file while the machine is sick, and none while it is well."""
+    """Writes the file while the machine is unhealthy, and removes it otherwise."""
     if path is None:
         return
     if not state.sick:

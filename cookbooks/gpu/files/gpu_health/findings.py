@@ -27,14 +27,14 @@ class Fault:
 
 
 @dataclass
-class Card:
-    """A card that was found, or one that should be there."""
+class Gpu:
+    """A GPU that was found, or is expected."""
 
     index: int
     name: str
     uuid: str
     address: str
-    """On the PCI bus, as sysfs has it: ``0000:0a:00.0``; empty for a card that is nowhere to be seen."""
+    """On the PCI bus, as sysfs has it: ``0000:0a:00.0``; empty for a GPU that is nowhere to be seen."""
     faults: list[Fault] = field(default_factory=list)
 
     def healthy(self) -> bool:
@@ -45,14 +45,14 @@ class Card:
 class Findings:
     """A whole check."""
 
-    cards: list[Card] = field(default_factory=list)
+    gpus: list[Gpu] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    """Of the machine, not of one card."""
+    """Of the machine, not of one GPU."""
 
     def all(self) -> Iterable[Fault]:
         yield from self.faults
-        for card in self.cards:
-            yield from card.faults
+        for gpu in self.gpus:
+            yield from gpu.faults
 
     def weigh(self, weight: Weight) -> bool:
         """Whether there is any fault of that weight."""
@@ -62,10 +62,10 @@ class Findings:
         """One line for people: what counts against the machine, each thing once."""
         said = [fault.text for fault in self.faults if fault.weight is not Weight.NOTE]
         alike: dict[str, list[str]] = {}
-        for card in self.cards:
-            for fault in card.faults:
+        for gpu in self.gpus:
+            for fault in gpu.faults:
                 if fault.weight is not Weight.NOTE:
-                    alike.setdefault(fault.text, []).append(str(card.index))
-        for text, cards in alike.items():
-            said.append(f"card{'s' if len(cards) > 1 else ''} {', '.join(cards)}: {text}")
+                    alike.setdefault(fault.text, []).append(str(gpu.index))
+        for text, gpus in alike.items():
+            said.append(f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(gpus)}: {text}")
         return "; ".join(said)

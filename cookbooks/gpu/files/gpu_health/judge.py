@@ -1,4 +1,4 @@
-"""Makes up its mind: sick soon, well again late, and later each time.
+"""The verdict: unhealthy soon, healthy again late, and later each time.
 
 A node that comes and goes does more harm than one that is out: jobs start on it and die. So a machine must be
 without fault for ``good_after`` checks, and for twice as many each time that it fell ill within a day.
@@ -32,7 +32,7 @@ class State:
     fell_ill: list[int] = field(default_factory=list)
     """When, within the last day."""
     most: int = 0
-    """Cards that were there at once since the boot."""
+    """The most GPUs at one time since the boot."""
     forgiven: int = 0
     """Xids up to then are dealt with."""
     left: Process | None = None
@@ -40,11 +40,11 @@ class State:
     told: bool = False
     """Whether the cluster knows."""
     why: str = ""
-    """What made it sick."""
+    """Why it is unhealthy."""
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """A first one where there is none, or none that can be read: the cluster is then told anew."""
+        """A new state if there is none, or it cannot be parsed: the cluster is then updated again."""
         try:
             kept: dict[str, Any] = json.loads(path.read_text())
             left = kept.pop("left", None)
@@ -56,12 +56,12 @@ class State:
         replace(path, json.dumps(asdict(self), indent=2))
 
     def begin(self, boot: str) -> None:
-        """A boot resets cards and the kernel's log; a verdict outlives it until the checks say otherwise."""
+        """A boot resets GPUs and the kernel's log; a verdict outlives it until the checks say otherwise."""
         if boot != self.boot:
             self.boot, self.bad, self.good, self.most, self.left, self.told = boot, 0, 0, 0, None, False
 
     def forget(self, now: int) -> None:
-        """Somebody mended it: neither old Xids nor old illnesses count. It still has to prove itself."""
+        """After a repair: ignores earlier Xids and faults. `good_after` checks still have to pass."""
         self.forgiven, self.fell_ill, self.good, self.bad = now, [], 0, 0
 
 

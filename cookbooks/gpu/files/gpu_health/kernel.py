@@ -1,4 +1,4 @@
-"""What the driver told the kernel's log of this boot: Xids, NVIDIA's numbered errors.
+"""Xids, NVIDIA's numbered errors, that the driver wrote to the kernel's log since the boot.
 
 https://docs.nvidia.com/deploy/xid-errors/ says what each means.
 """
@@ -19,10 +19,10 @@ _DETAILS = re.compile(r"^(pid=\S+\s*|name=\S+\s*|channel \S+\s*)+", re.IGNORECAS
 
 @dataclass(frozen=True)
 class Xid:
-    """One error of one card."""
+    """One error of one GPU."""
 
     address: str
-    """The card's: ``0000:0a:00.0``."""
+    """The GPU's: ``0000:0a:00.0``."""
     number: int
     text: str
     at: int
@@ -45,7 +45,7 @@ def xids(settings: Settings) -> list[Xid]:
 
 def _xid(entry: dict[str, object]) -> Xid | None:
     message = entry.get("MESSAGE")
-    if isinstance(message, list):  # bytes that are no UTF-8
+    if isinstance(message, list):  # bytes that are not UTF-8
         message = bytes(message).decode(errors="replace")
     found = _XID.search(str(message))
     if not found:

@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 def write(path: Path, findings: Findings, state: State, now: int) -> None:
-    """``healthy`` of the machine is the verdict; ``healthy`` of a card is what was seen this time."""
-    told = {
+    """``healthy`` of the machine is the verdict over time; that of a GPU is the result of this check."""
+    report = {
         "checked": stamp(now),
         "healthy": not state.sick,
         "reasons": [fault.text for fault in findings.faults],
         "why": state.why,
         "gpus": [
             {
-                "index": card.index,
-                "name": card.name,
-                "uuid": card.uuid,
-                "healthy": card.healthy(),
-                "reasons": [fault.text for fault in card.faults],
+                "index": gpu.index,
+                "name": gpu.name,
+                "uuid": gpu.uuid,
+                "healthy": gpu.healthy(),
+                "reasons": [fault.text for fault in gpu.faults],
             }
-            for card in findings.cards
+            for gpu in findings.gpus
         ],
     }
-    replace(path, json.dumps(told, indent=2))
+    replace(path, json.dumps(report, indent=2))
 
 
 def stamp(now: int) -> str:

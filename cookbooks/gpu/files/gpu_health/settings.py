@@ -12,25 +12,25 @@ class Settings:
     """The keys of ``/etc/causeway/gpu-health.json``. Paths and commands are among them for tests."""
 
     count: int | None = None
-    """How many cards there should be; None: as many as there ever were since the machine booted."""
+    """Expected number of GPUs; None: the most since the machine booted."""
     bad_after: int = 3
     """Checks in a row that find a passing fault (heat, a hanging `nvidia-smi`) before it counts."""
     good_after: int = 5
-    """Checks in a row without any fault before a sick machine is well again."""
+    """Checks in a row without a fault before an unhealthy machine is healthy again."""
     timeout: float = 60
     """Seconds that `nvidia-smi` may take."""
     uncorrectable: int = 0
     """Uncorrectable ECC errors since the driver was loaded that are put up with."""
     xids: tuple[int, ...] = ()
-    """Xids that mean a card needs a reset, a reboot or a technician."""
+    """Xids that mean a GPU needs a reset, a reboot or a technician."""
     node: str | None = None
     """The Kubernetes node's name."""
     cordon: bool = True
-    """Whether the node is cordoned while the machine is sick; something else may keep work away."""
+    """Whether the node is cordoned while the machine is unhealthy; a taint may keep work away instead."""
     features: Path | None = None
-    """The file by which Node Feature Discovery learns that the machine is sick."""
+    """The file by which Node Feature Discovery learns that the machine is unhealthy."""
     kubeconfig: Path = Path("/etc/kubernetes/kubelet.conf")
-    """The kubelet's own. Without that file, the machine is no Kubernetes node."""
+    """The kubelet's own. Without that file, the machine is not a Kubernetes node."""
     report: Path = Path("/var/lib/causeway/gpu-health.json")
     state: Path = Path("/var/lib/causeway/gpu-health-state.json")
     pci: Path = Path("/sys/bus/pci/devices")

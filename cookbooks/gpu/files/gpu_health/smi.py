@@ -1,7 +1,7 @@
 """``nvidia-smi``: asked with a time limit, and its XML read.
 
 The XML differs between driver branches (470: ``clocks_throttle_reasons``, ``pending_blacklist``; since 535:
-``clocks_event_reasons``, ``pending_retirement``); what a card does not have says ``N/A`` or is not there.
+``clocks_event_reasons``, ``pending_retirement``); what a GPU does not have says ``N/A`` or is not there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from gpu_health.findings import Card, Fault, Weight
+from gpu_health.findings import Fault, Gpu, Weight
 from gpu_health.settings import Settings
 
 _LOST = ("unknown error", "err!", "gpu is lost", "gpu access blocked")
@@ -48,18 +48,18 @@ class HangsError(Exception):
 
 
 class FailedError(Exception):
-    """It ended with an error, or said something that is no XML."""
+    """It ended with an error, or printed something that is not XML."""
 
 
-def query(settings: Settings, address: str | None = None) -> list[Card]:
-    """All cards, or the one at a PCI address. Raises HangsError or FailedError."""
+def query(settings: Settings, address: str | None = None) -> list[Gpu]:
+    """All GPUs, or the one at a PCI address. Raises HangsError or FailedError."""
     only = ["--id", address] if address else []
     text = _run([settings.nvidia_smi, "--query", "--xml-format", *only], settings.timeout)
     try:
         log = ElementTree.fromstring(text)  # noqa: S314 (of a program of this machine)
     except ElementTree.ParseError:
         raise FailedError(_one_line(text)) from None
-    return [_card(number, gpu, settings) for number, gpu in enumerate(log.iter("gpu"))]
+    return [_gpu(number, element, settings) for number, element in enumerate(log.iter("gpu"))]
 
 
 def _run(command: list[str], timeout: float) -> str:
@@ -94,17 +94,17 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:300]
 
 
-def _card(number: int, gpu: Element, settings: Settings) -> Card:
-    card = Card(
+def _gpu(number: int, element: Element, settings: Settings) -> Gpu:
+    gpu = Gpu(
         index=number,
-        name=_text(gpu, "product_name"),
-        uuid=_text(gpu, "uuid"),
-        address=address(gpu.get("id", "")),
+        name=_text(element, "product_name"),
+        uuid=_text(element, "uuid"),
+        address=address(element.get("id", "")),
     )
-    card.faults += [*_lost(gpu), *_memory(gpu, settings), *_throttled(gpu), *_wants(gpu)]
-    if _text(gpu, "persistence_mode") == "Disabled":
-        card.faults.append(Fault("persistence mode is off", Weight.NOTE))
-    return card
+    gpu.faults += [*_lost(element), *_memory(element, settings), *_throttled(element), *_wants(element)]
+    if _text(element, "persistence_mode") == "Disabled":
+        gpu.faults.append(Fault("persistence mode is off", Weight.NOTE))
+    return gpu
 
 
 def address(bus_id: str) -> str:
@@ -113,34 +113,34 @@ def address(bus_id: str) -> str:
     return found[1] if found else ""
 
 
-def _lost(gpu: Element) -> list[Fault]:
-    """A card that left while it was being asked answers so in every field."""
-    said = {(element.text or "").strip().strip("[]").lower() for element in gpu.iter()}
+def _lost(element: Element) -> list[Fault]:
+    """A GPU that left while it was being asked answers so in every field."""
+    said = {(field.text or "").strip().strip("[]").lower() for field in element.iter()}
     gone = sorted(said & set(_LOST))
     return [Fault(f"does not answer: {', '.join(gone)}", Weight.LASTING)] if gone else []
 
 
-def _memory(gpu: Element, settings: Settings) -> list[Fault]:
+def _memory(element: Element, settings: Settings) -> list[Fault]:
     faults = []
-    errors = _uncorrectable(gpu)
+    errors = _uncorrectable(element)
     if errors > settings.uncorrectable:
         faults.append(Fault(f"{errors} uncorrectable ECC errors since the driver was loaded", Weight.LASTING))
     for path, text in (
-        ("remapped_rows/remapped_row_pending", "a row waits to be remapped: reset the card"),
-        ("remapped_rows/remapped_row_failure", "a row could not be remapped: replace the card"),
-        ("retired_pages/pending_retirement", "a page waits to be retired: reset the card"),
-        ("retired_pages/pending_blacklist", "a page waits to be retired: reset the card"),
-        ("ecc_errors/aggregate/sram_threshold_exceeded", "too many SRAM errors: replace the card"),
+        ("remapped_rows/remapped_row_pending", "a row waits to be remapped: reset the GPU"),
+        ("remapped_rows/remapped_row_failure", "a row could not be remapped: replace the GPU"),
+        ("retired_pages/pending_retirement", "a page waits to be retired: reset the GPU"),
+        ("retired_pages/pending_blacklist", "a page waits to be retired: reset the GPU"),
+        ("ecc_errors/aggregate/sram_threshold_exceeded", "too many SRAM errors: replace the GPU"),
     ):
         fault = Fault(text, Weight.LASTING)
-        if _text(gpu, path) == "Yes" and fault not in faults:
+        if _text(element, path) == "Yes" and fault not in faults:
             faults.append(fault)
     return faults
 
 
-def _uncorrectable(gpu: Element) -> int:
+def _uncorrectable(element: Element) -> int:
     """Turing and later count SRAM and DRAM apart, those before by the places of double-bit errors."""
-    volatile = gpu.find("ecc_errors/volatile")
+    volatile = element.find("ecc_errors/volatile")
     if volatile is None:
         return 0
     counted = [each for each in volatile if "uncorrectable" in each.tag]
@@ -148,26 +148,31 @@ def _uncorrectable(gpu: Element) -> int:
     return sum(_number(each.text) for each in [*counted, *([total] if total is not None else [])])
 
 
-def _throttled(gpu: Element) -> list[Fault]:
+def _throttled(element: Element) -> list[Fault]:
     faults = []
-    for element in [*gpu.findall("clocks_throttle_reasons/*"), *gpu.findall("clocks_event_reasons/*")]:
-        if (element.text or "").strip() != "Active":
+    for reason in [
+        *element.findall("clocks_throttle_reasons/*"),
+        *element.findall("clocks_event_reasons/*"),
+    ]:
+        if (reason.text or "").strip() != "Active":
             continue
-        if element.tag.endswith("_hw_thermal_slowdown"):
-            faults.append(Fault(f"slowed down by heat, {_text(gpu, 'temperature/gpu_temp')}", Weight.PASSING))
-        if element.tag.endswith("_hw_power_brake_slowdown"):
+        if reason.tag.endswith("_hw_thermal_slowdown"):
+            faults.append(
+                Fault(f"slowed down by heat, {_text(element, 'temperature/gpu_temp')}", Weight.PASSING)
+            )
+        if reason.tag.endswith("_hw_power_brake_slowdown"):
             faults.append(Fault("slowed down by the power brake: see the power supplies", Weight.PASSING))
     return faults
 
 
-def _wants(gpu: Element) -> list[Fault]:
-    """Branches since 570 say what a card needs."""
-    action = _text(gpu, "gpu_recovery_action")
+def _wants(element: Element) -> list[Fault]:
+    """Branches since 570 say what a GPU needs."""
+    action = _text(element, "gpu_recovery_action")
     return [] if action in ("", "None", "N/A") else [Fault(f"needs: {action}", Weight.LASTING)]
 
 
-def _text(gpu: Element, path: str) -> str:
-    return (gpu.findtext(path) or "").strip()
+def _text(element: Element, path: str) -> str:
+    return (element.findtext(path) or "").strip()
 
 
 def _number(text: str | None) -> int:

@@ -5,8 +5,8 @@ Complete lines are copied, compressed, as objects that do not change:
 the file's first line, which no other file has (``auditID``), and which stays the same when the API server
 renames the file. A run that was cut off copies the same lines to the same name again. Masters can write to
 the bucket, and neither read nor delete: so what is measured, of the 30 days in the bucket, is since when each
-event was copied. That begins anew when the file that was newest in one run is gone in the next: the API
-server has deleted what nobody had copied.
+event was copied. It starts again when the newest file of one run is missing in the next: the API server has
+deleted events that were not copied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """New certificates of this master, before the old ones end, one master at a time.
 
-kubeadm makes them for a year, and anew with each upgrade: who upgrades too late finds a cluster that
-nobody can talk to. A master's pods read them when they start, and are started again, one after another.
+kubeadm issues them for a year, and renews them with each upgrade: without an upgrade in that time, nothing
+can connect to the cluster. A master's pods read them when they start, and are restarted one after another.
 The kubelet renews its own; authorities live for ten years and are for people to replace.
 """
 
@@ -49,7 +49,7 @@ def first_end(listed: Mapping[str, Any]) -> datetime:
     """When the first of a master's certificates ends."""
     ends = [_ends(each) for each in listed["certificates"] if not each.get("missing")]
     if not ends:
-        raise Failed("kubeadm finds no certificates: this machine is no master")
+        raise Failed("kubeadm finds no certificates: this machine is not a master")
     return min(ends)
 
 
@@ -118,7 +118,7 @@ def renew(paths: Paths, settings: Settings) -> list[str]:
 
 
 def record(paths: Paths, end: datetime) -> None:
-    """For Prometheus, which warns when nobody renews them."""
+    """For Prometheus, which alerts if they are not renewed."""
     lines = {"causeway_certificates_end_time_seconds": f"{end.timestamp():.0f}"}
     figures.tell(paths.metrics / "causeway_certificates.prom", lines)
 

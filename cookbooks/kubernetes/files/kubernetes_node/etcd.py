@@ -33,11 +33,11 @@ class Member:
 
 
 def member(paths: Paths) -> Member:
-    """Of the manifest, wherever it is now. Failed on a machine that is no master."""
+    """Of the manifest, wherever it is now. Failed on a machine that is not a master."""
     for folder in (paths.manifests, paths.stopped):
         if (folder / "etcd.yaml").is_file():
             return _parsed((folder / "etcd.yaml").read_text(encoding="utf-8"), paths)
-    raise Failed(f"{paths.manifests}/etcd.yaml is not here: this machine is no master")
+    raise Failed(f"{paths.manifests}/etcd.yaml not found: this machine is not a master")
 
 
 def _parsed(manifest: str, paths: Paths) -> Member:
@@ -126,7 +126,7 @@ class Etcd:
             f"--initial-advertise-peer-urls={cluster[self.member.name]}",
             f"--data-dir={into}",
         ]
-        # Whoever watches the API holds numbers of data that was lost: they must not come again for others.
+        # Watchers of the API hold revisions of lost data: etcd must not use these numbers again.
         if "--bump-revision" in run(tool, "snapshot", "restore", "--help"):
             options += ["--bump-revision=1000000000", "--mark-compacted"]
         run(tool, "snapshot", "restore", file, *options, seconds=1500)
@@ -135,7 +135,7 @@ class Etcd:
 def tools(paths: Paths, one: Member) -> Path | None:
     """The folder of the tools that came with the very etcd that runs: taken from its image, once.
 
-    None where there is no containerd, and those on the PATH must do.
+    None without containerd: those on the PATH are used.
     """
     if shutil.which("ctr") is None:
         return None

@@ -37,7 +37,7 @@ class Lease:
         return attempt([*self._kubectl, verb, "--filename", "-"], stdin=body).returncode == 0
 
     def give_back(self) -> None:
-        """It is nobody's."""
+        """It has no holder."""
         attempt([*self._kubectl, "delete", "lease", self._name, "--ignore-not-found"])
 
     def _ours(self, lease: dict[str, Any]) -> bool:

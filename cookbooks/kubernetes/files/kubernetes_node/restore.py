@@ -1,4 +1,4 @@
-"""A copy of etcd put back. All masters begin a new etcd from the same copy; nobody's data is thrown away.
+"""Restores a snapshot of etcd. All masters start a new etcd from the same snapshot; the old data is kept.
 
     causeway-etcd-restore list                  copies in the bucket, JSON a line, the newest first
     causeway-etcd-restore stop                  this master's pods end: etcd, the API server and what uses it
@@ -6,7 +6,7 @@
     causeway-etcd-restore start                 its pods start as they were
 
 With several masters: `stop` on each, then `restore NAME --yes` on each. With masters that are lost for good:
-`--masters master-1,master-3` names those that are left, the same on each; the others join anew, by kubeadm.
+`--masters master-1,master-3` lists those that remain, the same on each; the others join again with kubeadm.
 What was there before stays in the data folder as member.before-<time>.
 """
 

@@ -12,7 +12,7 @@ UTC = timezone.utc  # noqa: UP017  # Ubuntu 22.04 has Python 3.10
 
 
 class Failed(Exception):  # noqa: N818
-    """What went wrong, for whoever reads the journal."""
+    """What went wrong, for the journal."""
 
 
 @dataclass(frozen=True)

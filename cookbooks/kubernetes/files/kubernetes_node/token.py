@@ -1,6 +1,6 @@
 """A fresh token for machines that join, put into SSM Parameter Store with the master's instance role.
 
-Each master does so, every hour; a token lives for two. Whoever fetches one has most of an hour left, also
+Each master does so, every hour; a token lives for two. A fetched token is valid for most of an hour, also
 when all masters but one are away. With it a machine may request a node's certificate, which ``approval``
 approves for instances of pools that have not joined yet. kubeadm's default group would get one for any name.
 """

@@ -25,7 +25,7 @@ describe 'base::packages' do
     it { is_expected.not_to periodic_apt_update('daily') }
   end
 
-  it 'has needrestart ask nobody' do
+  it 'has needrestart without prompts' do
     expect(chef_run).to render_file('/etc/needrestart/conf.d/causeway.conf').with_content("$nrconf{restart} = 'a'")
   end
 end

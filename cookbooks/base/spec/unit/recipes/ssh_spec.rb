@@ -10,7 +10,7 @@ describe 'base::ssh' do
 
   let(:file) { '/etc/ssh/sshd_config.d/10-causeway.conf' }
 
-  it 'lets nobody in by password' do
+  it 'refuses passwords' do
     expect(chef_run).to render_file(file).with_content(/^PasswordAuthentication no$/)
     expect(chef_run).to render_file(file).with_content(/^PermitRootLogin prohibit-password$/)
     expect(chef_run).not_to render_file(file).with_content('AllowGroups')
@@ -37,7 +37,7 @@ describe 'base::ssh' do
       allow(Causeway::People).to receive(:own_keys).and_return(__FILE__)
     end
 
-    it 'keeps the keys of whoever runs this where they are not covered' do
+    it 'keeps the keys of the user who runs this where no mount hides them' do
       expect(chef_run).to create_remote_file_if_missing('/etc/ssh/authorized_keys.own/causeway')
         .with(source: ["file://#{__FILE__}"], mode: '0600', owner: 'causeway')
     end

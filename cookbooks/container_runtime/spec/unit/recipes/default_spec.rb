@@ -58,7 +58,7 @@ describe 'container_runtime::default' do
     end
   end
 
-  it 'reads its configuration anew when it changes' do
+  it 'reads its configuration again when it changes' do
     expect(chef_run.container_runtime_config(config)).to notify('service[containerd]').to(:restart).delayed
     expect(chef_run).to start_service('containerd')
     expect(chef_run).to enable_service('containerd')
@@ -99,7 +99,7 @@ describe 'container_runtime::default' do
     end
   end
 
-  context 'with cards' do
+  context 'with GPUs' do
     override_attributes['gpu']['driver'] = 580
 
     it 'runs every pod by the NVIDIA runtime' do
@@ -107,7 +107,7 @@ describe 'container_runtime::default' do
       expect(chef_run).to render_file(config).with_content('BinaryName = "/usr/bin/nvidia-container-runtime"')
     end
 
-    context 'that nobody is to use' do
+    context 'that must not be used' do
       override_attributes['container_runtime']['nvidia']['enabled'] = false
 
       it 'runs them by runc' do

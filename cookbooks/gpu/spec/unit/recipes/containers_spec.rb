@@ -18,8 +18,8 @@ describe 'gpu::containers' do
     end
   end
 
-  describe 'how containers ask for cards' do
-    let(:tool) { 'how containers ask for cards' }
+  describe 'how containers ask for GPUs' do
+    let(:tool) { 'how containers ask for GPUs' }
 
     it "is NVIDIA's way" do
       expect(chef_run).not_to run_execute(tool)

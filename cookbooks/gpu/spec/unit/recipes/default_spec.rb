@@ -9,7 +9,7 @@ describe 'gpu::default' do
 
   before do
     stub_command('systemd-detect-virt --container --quiet').and_return(false)
-    allow(Causeway::Cards).to receive(:any?).and_return(false)
+    allow(Causeway::Gpus).to receive(:any?).and_return(false)
   end
 
   context 'with a driver' do

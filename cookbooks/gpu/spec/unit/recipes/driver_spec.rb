@@ -9,9 +9,9 @@ describe 'gpu::driver' do
 
   before do
     stub_command('systemd-detect-virt --container --quiet').and_return(false)
-    allow(Causeway::Cards).to receive(:images).and_return(['linux-image-aws'])
-    allow(Causeway::Cards).to receive(:any?).and_return(true)
-    allow(Causeway::Cards).to receive(:reboot_for).and_return(reboot)
+    allow(Causeway::Gpus).to receive(:images).and_return(['linux-image-aws'])
+    allow(Causeway::Gpus).to receive(:any?).and_return(true)
+    allow(Causeway::Gpus).to receive(:reboot_for).and_return(reboot)
   end
 
   let(:reboot) { nil }
@@ -56,7 +56,7 @@ describe 'gpu::driver' do
   end
 
   context 'before a reboot' do
-    let(:reboot) { 'nouveau has the cards until then' }
+    let(:reboot) { 'nouveau has the GPUs until then' }
     override_attributes['gpu']['driver'] = 580
 
     it 'starts nothing that could not' do
@@ -83,7 +83,7 @@ describe 'gpu::driver' do
     end
   end
 
-  context 'with what the cards can not run' do
+  context 'with what the GPUs can not run' do
     override_attributes['gpu'] = { 'driver' => 580, 'family' => 'pascal', 'open_kernel_modules' => true }
 
     it 'refuses' do

@@ -4,12 +4,12 @@ require_relative '../../spec_helper'
 
 describe 'gpu::fabric_manager' do
   before do
-    allow(Causeway::Cards).to receive(:version_on_disk).and_return('580.95.05')
-    allow(Causeway::Cards).to receive(:switches?).and_return(true)
-    allow(Causeway::Cards).to receive(:any?).and_return(true)
+    allow(Causeway::Gpus).to receive(:version_on_disk).and_return('580.95.05')
+    allow(Causeway::Gpus).to receive(:switches?).and_return(true)
+    allow(Causeway::Gpus).to receive(:any?).and_return(true)
   end
 
-  context 'with Hopper cards' do
+  context 'with Hopper GPUs' do
     override_attributes['gpu'] = { 'driver' => 580, 'family' => 'hopper' }
 
     it "has the driver's version" do
@@ -21,7 +21,7 @@ describe 'gpu::fabric_manager' do
     end
   end
 
-  context 'with Blackwell cards' do
+  context 'with Blackwell GPUs' do
     override_attributes['gpu'] = { 'driver' => 580, 'family' => 'blackwell' }
 
     it 'has the subnet manager' do

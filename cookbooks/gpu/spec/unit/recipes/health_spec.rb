@@ -21,7 +21,7 @@ describe 'gpu::health' do
     expect(chef_run).to delete_file('/etc/kubernetes/node-feature-discovery/features.d/causeway-gpu')
   end
 
-  context 'where sick nodes are tainted' do
+  context 'where unhealthy nodes are tainted' do
     override_attributes['gpu']['health']['taint'] = true
 
     it 'writes a feature, and does not cordon' do

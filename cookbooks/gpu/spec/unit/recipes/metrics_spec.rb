@@ -7,7 +7,7 @@ describe 'gpu::metrics' do
   override_attributes['software']['dcgm-exporter']['version'] = '4.8.2'
   override_attributes['causeway']['address'] = '10.200.0.11'
 
-  before { allow(Causeway::Cards).to receive(:any?).and_return(false) }
+  before { allow(Causeway::Gpus).to receive(:any?).and_return(false) }
 
   it "has DCGM for the driver's CUDA, and the exporter that is pinned" do
     expect(chef_run).to install_apt_package('datacenter-gpu-manager-4-cuda11')
@@ -15,7 +15,7 @@ describe 'gpu::metrics' do
     expect(chef_run).to upgrade_apt_package('datacenter-gpu-manager-exporter')
   end
 
-  it 'listens at the private address, and starts where there are cards' do
+  it 'listens at the private address, and starts where there are GPUs' do
     expect(chef_run).to render_file('/etc/systemd/system/nvidia-dcgm-exporter.service.d/causeway.conf')
       .with_content('DCGM_EXPORTER_LISTEN=10.200.0.11:9400')
     expect(chef_run).to enable_service('nvidia-dcgm-exporter')
@@ -26,7 +26,7 @@ describe 'gpu::metrics' do
     override_attributes['gpu']['dcgm']['exporter'] = false
 
     before do
-      allow(Causeway::Cards).to receive(:usable?).and_return(true)
+      allow(Causeway::Gpus).to receive(:usable?).and_return(true)
       allow(Causeway::Place).to receive(:address_there?).and_return(true)
     end
 

@@ -35,7 +35,7 @@ describe 'kubernetes::worker' do
 
     it 'says so and goes on' do
       expect(chef_run).not_to join_kubernetes_join('titan-01')
-      expect(chef_run).to write_log('there is no cluster to join')
+      expect(chef_run).to write_log('no cluster to join')
     end
   end
 
@@ -90,7 +90,7 @@ describe 'kubernetes::worker' do
 
       it 'has no more need of it' do
         expect(chef_run).not_to fetch_kubernetes_secret(secret)
-        expect(chef_run).to forget_kubernetes_secret("#{secret}, of which there is no more need")
+        expect(chef_run).to forget_kubernetes_secret("#{secret}, not needed any more")
       end
     end
   end

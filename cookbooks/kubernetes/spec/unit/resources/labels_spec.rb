@@ -56,7 +56,7 @@ describe 'kubernetes_labels' do
   context 'without the taint' do
     let(:taints) { nil }
 
-    it 'says what it may not mend' do
+    it 'reports what it may not change' do
       expect(chef_run).to write_log('taints of titan-01')
         .with(level: :warn, message: %r{titan-01 lacks nvidia.com/gpu=true:NoSchedule})
     end

@@ -16,7 +16,7 @@ describe 'kubernetes_secret' do
       end
     end
 
-    it 'is none where there is none yet, and is no failure' do
+    it 'does not fail if the secret does not exist yet' do
       expect(chef_run).to run_execute("fetch #{file}").with(
         command: [
           '/usr/local/sbin/causeway-join-fetch', '--wait', '120', '--region', 'us-west-2',

@@ -55,7 +55,7 @@ describe 'kubernetes_upgrade' do
     expect(turn).to have_received(:give_back)
   end
 
-  it "waits for the new kubelet's word: the old one's stands a while" do
+  it "waits for the new kubelet's status: the old one's stays for a while" do
     allow(Causeway::Packages).to receive(:installed).with('kubelet').and_return(installed, candidate)
     expect(chef_run.execute('wait until the new kubelet reports').command)
       .to include('--for=jsonpath={.status.nodeInfo.kubeletVersion}=v1.36.2', 'node/titan-01')

@@ -10,7 +10,7 @@ describe 'ml_stack::environment' do
     'tensorboard' => { 'version' => '2.21.0' },
   }
 
-  context 'with Pascal cards' do
+  context 'with Pascal GPUs' do
     override_attributes['gpu'] = { 'driver' => 580, 'family' => 'pascal' }
 
     it 'has the build for them' do
@@ -32,7 +32,7 @@ describe 'ml_stack::environment' do
     end
   end
 
-  context 'without cards' do
+  context 'without GPUs' do
     it 'has the build for the CPU' do
       expect(chef_run).to create_ml_stack_environment('ml').with(requirements: include('torch==2.14.1+cpu'))
     end

@@ -73,7 +73,7 @@ describe 'storage::default' do
     end
   end
 
-  context 'with mounts that are no more' do
+  context 'with mounts that were removed' do
     let(:old) { %w(/home /old) }
 
     it 'takes them away, and no others' do

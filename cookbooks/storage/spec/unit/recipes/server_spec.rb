@@ -64,7 +64,7 @@ describe 'storage::server' do
     expect(chef_run).not_to create_storage_quota('/srv/home/bob')
   end
 
-  it 'copies nothing that nobody asked for' do
+  it 'copies nothing by default' do
     expect(chef_run).not_to install_apt_package('rclone')
   end
 

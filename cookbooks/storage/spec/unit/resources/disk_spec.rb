@@ -62,7 +62,7 @@ describe 'storage_disk' do
       before { allow(File).to receive(:blockdev?).and_return(false) }
 
       it 'says so' do
-        expect { chef_run }.to raise_error(RuntimeError, %r{there is no disk /dev/sdb})
+        expect { chef_run }.to raise_error(RuntimeError, %r{disk /dev/sdb not found})
       end
     end
   end

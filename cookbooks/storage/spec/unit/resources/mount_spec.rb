@@ -42,7 +42,7 @@ describe 'storage_mount' do
       expect(chef_run).not_to start_systemd_unit(mount)
     end
 
-    it 'has a changed one mounted anew, where nobody uses it' do
+    it 'remounts a changed one that is not in use' do
       expect(chef_run.systemd_unit(mount)).to notify('execute[unmount /data/a-b, which has changed]').immediately
       expect(chef_run.execute('unmount /data/a-b, which has changed').ignore_failure).to be(true)
     end

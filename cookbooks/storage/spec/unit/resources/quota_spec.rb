@@ -33,7 +33,7 @@ describe 'storage_quota' do
     let(:project) { 2001 }
     let(:limit) { 2048 }
 
-    it "walks through nobody's files again" do
+    it 'does not walk through any files again' do
       expect(chef_run).not_to run_execute('project 2001 is /srv/home/ada')
       expect(chef_run).not_to run_execute('limit of /srv/home/ada')
     end
