@@ -30,7 +30,7 @@ class Burst:
 
 
 def groups(most: int) -> tuple[Group, ...]:
-    """Machines with eight cards, in four regions."""
+    """Machines with eight GPUs, in four regions."""
     return tuple(
         Group(
             name=f"research-{region}-p3",

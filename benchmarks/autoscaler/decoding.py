@@ -1,7 +1,7 @@
 """Lists as an API server sends them → one snapshot: ``python -m benchmarks.autoscaler.decoding``.
 
 The pods are of real size and have what real ones have: fields of managers, projected tokens by names of their
-own, environments, conditions, container statuses. A quarter of them runs, on all cards that there are.
+own, environments, conditions, container statuses. A quarter of them runs, on all GPUs that there are.
 """
 
 from __future__ import annotations

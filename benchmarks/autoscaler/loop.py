@@ -2,9 +2,9 @@
 
 The first is one of a process that has just been started, on a cluster of 1,000 nodes: every page of every
 list is decoded, all of it is joined, and decided upon. The pods are of real size (see `decoding`); a quarter
-of them has cards, and the others wait for cards that are nowhere yet.
+of them has GPUs, and the others wait for GPUs that are nowhere yet.
 
-The second comes from outside: 1,600 pods with a card each are submitted to an API server, and the controller,
+The second comes from outside: 1,600 pods with a GPU each are submitted to an API server, and the controller,
 with its watches, its memory and its events, writes the sizes of groups at an embedded AWS.
 """
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.autoscaler.week``: a week of a cluster of 2,000 cards in the simulator.
+"""``python -m benchmarks.autoscaler.week``: a week of a cluster of 2,000 GPUs in the simulator.
 
 The figure: under 60 s on two cores.
 """
@@ -16,12 +16,12 @@ from infra.simulator.trace import Job, Trace
 DAY, HOUR = 86400.0, 3600.0
 CARDS = 2000
 SHARE = 0.75
-"""Of the cards, how many are at work on average."""
+"""Of the GPUs, how many are at work on average."""
 
 
 def week(seed: int = 1) -> Trace:
     """Work for seven days: half of the hours in gangs of up to 32 machines, the rest in machines and
-    cards."""
+    GPUs."""
     random = Random(seed)
     hours, jobs = CARDS * SHARE * 7 * 24, list[Job]()
     while hours > 0:

@@ -1,4 +1,4 @@
-"""Facts that do not depend on any spec: regions, instance types, cards, drivers, prices, quotas, limits.
+"""Facts that do not depend on any spec: regions, instance types, GPUs, drivers, prices, quotas, limits.
 
 Each module is a typed look-up over a JSON table beside it. Tables are read on the first question and never
 twice; look-ups build only the rows that are asked for. Nothing here touches the network: ``invoke catalogue

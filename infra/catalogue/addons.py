@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from infra.catalogue.tables import table
 
 Where: TypeAlias = Literal["always", "gpus", "efa", "efs", "s3", "nfs"]
-"""What a cluster must have for an add-on to make sense: cards, adapters, file systems, buckets, exports."""
+"""What a cluster must have for an add-on to make sense: GPUs, adapters, file systems, buckets, exports."""
 
 
 @dataclass(frozen=True, slots=True)

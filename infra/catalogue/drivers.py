@@ -19,7 +19,7 @@ OPEN_MODULES_SINCE: Final = 515
 """The first branch with open kernel modules (NVIDIA's driver documentation)."""
 
 Lifetime: TypeAlias = Literal["long-term", "production", "new-feature", "legacy"]
-"""Three years, one year, until the next branch; or old, and kept for cards that no newer branch knows."""
+"""Three years, one year, until the next branch; or old, and kept for GPUs that no newer branch knows."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,7 +62,7 @@ def names() -> Sequence[int]:
 
 
 def newest_for(cards: Iterable[Card]) -> Driver | None:
-    """The branch to install for a set of cards that one image must drive, or None where no branch runs all.
+    """The branch to install for a set of GPUs that one image must drive, or None where no branch runs all.
 
     A branch with a long life is preferred to a newer one with a short one: long-term, then production.
     """

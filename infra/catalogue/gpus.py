@@ -1,6 +1,6 @@
-"""NVIDIA cards, in racks and in EC2 instances, and the driver branches that run them.
+"""NVIDIA GPUs, in racks and in EC2 instances, and the driver branches that run them.
 
-Sources are in ``sources.md``. Memory of cards in EC2 is what AWS states.
+Sources are in ``sources.md``. Memory of GPUs in EC2 is what AWS states.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _OPEN: Final = frozenset({"turing", "ampere", "ada", "hopper", "blackwell"})
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A model of graphics card. Boards with two GPUs (K80, M60) count as two cards."""
+    """A model of GPU. Boards with two GPUs (K80, M60) count as two GPUs."""
 
     slug: str
     """What a spec says: ``titan-x-pascal``, ``a100-40gb``."""
@@ -68,7 +68,7 @@ class Card:
     mig: bool
     """Whether it can be split (Multi-Instance GPU)."""
     mig_profiles: Mapping[str, int]
-    """Sizes of its instances, without media extensions → how many of one size a card holds."""
+    """Sizes of its instances, without media extensions → how many of one size a GPU holds."""
 
     @property
     def open_kernel_modules(self) -> bool:
@@ -88,13 +88,13 @@ class Card:
         return _LAST_CUDA.get(self.architecture)
 
     def runs(self, driver: int) -> bool:
-        """Whether a driver branch knows the card."""
+        """Whether a driver branch knows the GPU."""
         return self.first_driver <= driver and (self.last_driver is None or driver <= self.last_driver)
 
 
 @cache
 def find(slug: str) -> Card | None:
-    """The card of that slug, alias or product name (``NVIDIA TITAN X (Pascal)``), or None."""
+    """The GPU of that slug, alias or product name (``NVIDIA TITAN X (Pascal)``), or None."""
     name = _by_word().get(_word(slug))
     if name is None:
         return None
@@ -129,8 +129,8 @@ def suggest(slug: str) -> str:
 
 
 def sizes(slug: str) -> Sequence[str]:
-    """What to write in place of a name that cards of several memory sizes have: ``a100`` → ``a100-40gb``,
-    ``a100-80gb``. Empty for a name of one card."""
+    """What to write in place of a name that GPUs of several memory sizes have: ``a100`` → ``a100-40gb``,
+    ``a100-80gb``. Empty for a name of one GPU."""
     sized = re.compile(re.escape(_word(slug)) + r"-\d+gb")
     found = {card: word for word, card in _by_word().items() if sized.fullmatch(word)}
     return sorted(found.values()) if len(found) > 1 else ()
@@ -138,7 +138,7 @@ def sizes(slug: str) -> Sequence[str]:
 
 @cache
 def _by_word() -> Mapping[str, str]:
-    """Every way to write a card → its slug."""
+    """Every way to write a GPU → its slug."""
     words: dict[str, str] = {}
     for slug, row in table("gpus").items():
         for word in (slug, row["name"], *row.get("aliases", ())):

@@ -53,11 +53,11 @@ class Gpu:
     model: str
     """A slug of `infra.catalogue.gpus`: ``v100``, ``a100-40gb``, ``t4``."""
     count: int
-    """How many the operating system sees; a fraction of a card counts as one."""
+    """How many the operating system sees; a fraction of a GPU counts as one."""
     memory_mib: int
     """Of one."""
     share: float = 1.0
-    """The part of a physical card that one is: below 1 for g6f and gr6f, which need NVIDIA's vGPU driver."""
+    """The part of a physical GPU that one is: below 1 for g6f and gr6f, which need NVIDIA's vGPU driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class InstanceType:
     network: str
     """As AWS words it: ``Up to 10 Gigabit``, ``4x 100 Gigabit``, ``Moderate``."""
     network_gbps: float
-    """The most it reaches over all its cards, in Gbit/s; 0 where AWS never said."""
+    """The most it reaches over all its GPUs, in Gbit/s; 0 where AWS never said."""
     network_cards: int
     efa_interfaces: int
     """The most Elastic Fabric Adapters; 0 where there are none."""

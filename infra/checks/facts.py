@@ -59,7 +59,7 @@ class Node:
     name: str
     node: PhysicalNode
     card: Card | None
-    """The catalogue's row of its cards; None without any, or for a card that does not exist."""
+    """The catalogue's row of its GPUs; None without any, or for a GPU that does not exist."""
 
     def at(self, *rest: str | int) -> Path:
         """A path below the node's."""

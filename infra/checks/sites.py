@@ -315,13 +315,13 @@ def no_region(facts: Facts) -> Iterator[Finding]:
 
 
 def driver_misfit(card: gpus.Card, branch: int) -> str:
-    """Why a branch does not run a card."""
+    """Why a branch does not run a GPU."""
     if branch < card.first_driver:
         return f"{card.name} needs driver {card.first_driver} or newer, not {branch}"
     return f"{card.name} has no driver after {card.last_driver}, so none from {branch}"
 
 
 def best_driver(cards: list[gpus.Card]) -> str:
-    """A hint with the branch that runs all cards, or that there is none."""
+    """A hint with the branch that runs all GPUs, or that there is none."""
     best = drivers.newest_for(cards)
     return f"take {best.branch}" if best else "no driver runs all of them: they need images of their own"

@@ -1,4 +1,4 @@
-"""Which cards work is given, and who is sure of how many (WORK)."""
+"""Which GPUs work is given, and who is sure of how many (WORK)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_FLAVOURS: Final = 64
 
 
 def _cards(facts: Facts) -> Iterator[tuple[str, int]]:
-    """Every model of card, and how many of it there are at most."""
+    """Every model of GPU, and how many of it there are at most."""
     for node in facts.nodes:
         if node.node.gpus is not None:
             yield node.node.gpus.model, node.node.gpus.count

@@ -208,7 +208,7 @@ def _ask(region: str, session: Any) -> Tables:
 
 
 def _gpus(described: Row) -> list[Any] | None:
-    """``[model, count, memory of one in MiB]`` and, for fractions of a card, the share."""
+    """``[model, count, memory of one in MiB]`` and, for fractions of a GPU, the share."""
     for gpu in described.get("GpuInfo", {}).get("Gpus", ()):
         if gpu["Manufacturer"] != "NVIDIA":
             continue
@@ -219,7 +219,7 @@ def _gpus(described: Row) -> list[Any] | None:
 
 
 def _model(name: str, memory_mib: int) -> str:
-    """The card's slug. AWS names an A100 of 40 and one of 80 GB alike; their memory tells them apart."""
+    """The GPU's slug. AWS names an A100 of 40 and one of 80 GB alike; their memory tells them apart."""
     card = gpus.find(f"{name}-{round(memory_mib / 1024)}gb") or gpus.find(name)
     return card.slug if card else re.sub(r"[^a-z0-9]+", "-", name.lower())
 

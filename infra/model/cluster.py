@@ -97,7 +97,7 @@ class Cluster(Struct, frozen=True):
     client: Client
     """What runs cookbooks on them."""
     gpu_families: tuple[GpuFamily, ...]
-    """Architectures of the cards that there are, by name."""
+    """Architectures of the GPUs that there are, by name."""
     research: Research | None
     """None where researchers' code has no store."""
     tracking: Tracking | None

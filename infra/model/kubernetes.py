@@ -46,12 +46,12 @@ class PriorityClass(Struct, frozen=True):
     name: str
     value: int
     gpu_classes: tuple[Literal["old", "standard", "new"], ...]
-    """Classes of cards that it is given, the first rather than the last: the newest first."""
+    """Classes of GPUs that it is given, the first rather than the last: the newest first."""
     preempts: bool
     default: bool
     """Whether work that names no class is of this one."""
     yields: bool
-    """Whether it makes way for nearly all else: without a use for cards, it may run beside idle ones."""
+    """Whether it makes way for nearly all else: without a use for GPUs, it may run beside idle ones."""
 
 
 class Namespaces(Struct, frozen=True):

@@ -49,7 +49,7 @@ def place_labels(
 
 
 def gpu_labels(cards: Gpus | None, *, counted: bool = True, owned: bool = False) -> dict[str, str]:
-    """Which cards there are, and when work that has no use for them may come. ``counted``: whether every
+    """Which GPUs there are, and when work that has no use for them may come. ``counted``: whether every
     machine has that many; ``owned``: whether an idle one costs nothing."""
     if cards is None:
         return {}
@@ -64,17 +64,17 @@ def gpu_labels(cards: Gpus | None, *, counted: bool = True, owned: bool = False)
 
 
 def interconnect_label(how: str = ETHERNET) -> dict[str, str]:
-    """How cards of one machine talk to each other: ``ethernet``, ``nvlink``, ``nvswitch``."""
+    """How GPUs of one machine talk to each other: ``ethernet``, ``nvlink``, ``nvswitch``."""
     return {labels.INTERCONNECT: how}
 
 
 def efa_label(*, efa: bool) -> dict[str, str]:
-    """Of nodes with Elastic Fabric Adapters; how cards are joined within such a node, the other one says."""
+    """Of nodes with Elastic Fabric Adapters; how GPUs are joined within such a node, the other one says."""
     return {labels.EFA: "true"} if efa else {}
 
 
 def interconnect(types: Sequence[InstanceType]) -> str:
-    """How cards of one machine are joined, if so in all types."""
+    """How GPUs of one machine are joined, if so in all types."""
     joined = {kind.interconnect for kind in types}
     return (joined.pop() if len(joined) == 1 else None) or ETHERNET
 
@@ -82,7 +82,7 @@ def interconnect(types: Sequence[InstanceType]) -> str:
 def pool_labels(
     pool: str, market: str, cards: Gpus | None, *, joined: str, efa: bool, counted: bool = True
 ) -> dict[str, str]:
-    """Of a pool's nodes, wherever they are. ``joined``: how cards of one machine talk to each other."""
+    """Of a pool's nodes, wherever they are. ``joined``: how GPUs of one machine talk to each other."""
     return {
         labels.POOL: pool,
         labels.CAPACITY: market,

@@ -246,5 +246,5 @@ class ControlPlane(Struct, frozen=True):
 
 
 def has_cards(pools: Iterable[NodePool], sites: Iterable[PhysicalSite]) -> bool:
-    """Whether any node of the cluster has cards, or may come to have some."""
+    """Whether any node of the cluster has GPUs, or may come to have some."""
     return any(pool.gpus for pool in pools) or any(node.gpus for site in sites for node in site.nodes)

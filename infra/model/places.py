@@ -106,7 +106,7 @@ class PhysicalDisk(Struct, frozen=True):
 
 
 class Gpus(Struct, frozen=True):
-    """The cards of one machine, all alike."""
+    """The GPUs of one machine, all alike."""
 
     model: str
     """The GPU in the catalogue: ``titan-x-pascal``."""
@@ -114,18 +114,18 @@ class Gpus(Struct, frozen=True):
     """What NVIDIA calls it: ``NVIDIA TITAN X (Pascal)``."""
     count: int
     memory_mib: int
-    """Of one card."""
+    """Of one GPU."""
     gpu_class: Literal["old", "standard", "new"]
     driver: int
     """NVIDIA driver branch."""
     family: str
     """The architecture: ``pascal``."""
     open_kernel_modules: bool
-    """Whether NVIDIA's open kernel modules drive the cards with that branch."""
+    """Whether NVIDIA's open kernel modules drive the GPUs with that branch."""
     time_slices: int = 1
-    """How many pods share a card, or an instance of one."""
+    """How many pods share a GPU, or an instance of one."""
     mig: str | None = None
-    """The size of the instances that each card is split into: ``1g.10gb``."""
+    """The size of the instances that each GPU is split into: ``1g.10gb``."""
     offered: int = 0
     """How many ``nvidia.com/gpu`` the machine offers to pods."""
 

@@ -1,7 +1,7 @@
-"""How pods share cards: in turns (time slices), or each with an instance of its own (MIG).
+"""How pods share GPUs: in turns (time slices), or each with an instance of its own (MIG).
 
-A node says by its labels what its cards offer; NVIDIA's components go by two of their own. With either way of
-sharing a pod still asks for ``nvidia.com/gpu``: all cards of a node are shared alike.
+A node says by its labels what its GPUs offer; NVIDIA's components go by two of their own. With either way of
+sharing a pod still asks for ``nvidia.com/gpu``: all GPUs of a node are shared alike.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from infra.catalogue.labels import PLUGIN, WHOLE
 from infra.model.places import Gpus
 
 MIG_LABEL: Final = "nvidia.com/mig.config"
-"""How a node's cards are to be split, in the words of NVIDIA's MIG manager: ``all-1g.10gb``."""
+"""How a node's GPUs are to be split, in the words of NVIDIA's MIG manager: ``all-1g.10gb``."""
 
 
 def shared(cards: Gpus, time_slices: int, mig: str | None) -> Gpus:
-    """A machine's cards, and how many of them pods see."""
+    """A machine's GPUs, and how many of them pods see."""
     card = gpus.find(cards.model)
     instances = card.mig_profiles.get(mig, 1) if card is not None and mig is not None else 1
     return replace(cards, time_slices=time_slices, mig=mig, offered=cards.count * instances * time_slices)
@@ -35,7 +35,7 @@ def configuration(cards: Gpus) -> str:
 
 
 def sharing_labels(cards: Gpus | None) -> dict[str, str]:
-    """What a node of shared cards says; nothing where a card is one pod's."""
+    """What a node of shared GPUs says; nothing where a GPU is one pod's."""
     if cards is None:
         return {}
     named = configuration(cards)

@@ -194,7 +194,7 @@ def _pool(
 
 
 def cards_of(kind: instances.InstanceType, image: made.Image) -> Gpus | None:
-    """An instance type's cards, as the image's driver runs them; None without either."""
+    """An instance type's GPUs, as the image's driver runs them; None without either."""
     if kind.gpus is None or image.gpu is None:
         return None
     card = gpus.find(kind.gpus.model)
@@ -297,6 +297,6 @@ def _adapters(pool: written.Pool, types: list[instances.InstanceType]) -> int:
 
 
 def _offered(types: list[instances.InstanceType], cards: Gpus | None) -> int:
-    """How many cards, slices or instances of cards a node of any of the types offers."""
+    """How many GPUs, slices or instances of GPUs a node of any of the types offers."""
     each = cards.offered // cards.count if cards is not None else 1
     return min(kind.gpus.count if kind.gpus else 0 for kind in types) * each

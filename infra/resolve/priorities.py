@@ -1,4 +1,4 @@
-"""Classes of work: which cards each is given, and which one is meant where none is named."""
+"""Classes of work: which GPUs each is given, and which one is meant where none is named."""
 
 from __future__ import annotations
 

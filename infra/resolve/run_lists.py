@@ -9,7 +9,7 @@ from infra.model.places import Gpus
 
 
 def run_list(its_roles: Sequence[str], cards: Gpus | None) -> tuple[str, ...]:
-    """A machine's roles, what serves others first. Cards have their driver, whatever the machine is for."""
+    """A machine's roles, what serves others first. GPUs have their driver, whatever the machine is for."""
     ordered = sorted(its_roles, key=roles.SERVERS_FIRST.index)
     entries = (f"role[{_role(role, cards)}]" for role in ordered)
     if cards is not None and roles.GPU_WORKER not in its_roles:

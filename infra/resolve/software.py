@@ -1,4 +1,4 @@
-"""Versions of what machines install from outside of their distribution, and the families of their cards."""
+"""Versions of what machines install from outside of their distribution, and the families of their GPUs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _pin(name: str, stated: written.Pin | None) -> Pin:
 def resolve_gpu_families(
     spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, ...]
 ) -> tuple[GpuFamily, ...]:
-    """The architectures of all cards that there are, and those that an image's roles name."""
+    """The architectures of all GPUs that there are, and those that an image's roles name."""
     cards: defaultdict[str, dict[str, Card]] = defaultdict(dict)
     for model in _models(spec, sites, pools):
         card = gpus.find(model)

@@ -69,14 +69,14 @@ class AddOn(Part):
 
 
 class PriorityClass(Part):
-    """A class of work; higher values go first and to newer cards."""
+    """A class of work; higher values go first and to newer GPUs."""
 
     value: Annotated[Int, Field(ge=-1000000000, le=1000000000), REPLACES("Kubernetes can't change it")] = 0
     """Its priority (Kubernetes: at most 1,000,000,000 for users)."""
     gpu_class: Annotated[Literal["old", "standard", "new"] | None, IN_PLACE] = None
-    """The newest class of cards it is given. Default: any."""
+    """The newest class of GPUs it is given. Default: any."""
     at_least: Annotated[Literal["old", "standard", "new"] | None, IN_PLACE] = None
-    """The oldest class of cards it is given. Default: any."""
+    """The oldest class of GPUs it is given. Default: any."""
     preempts: Annotated[Bool, REPLACES("Kubernetes can't change it")] = True
     """Whether it may evict lower work."""
 
@@ -111,7 +111,7 @@ class Kubernetes(Part):
     labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
     """Labels of every node."""
     priority_classes: Annotated[dict[Name, PriorityClass], IN_PLACE] = Field(default_factory=dict)
-    """Classes of work. Work that names none is of the class whose value is 0. Default: ``low`` for old cards,
+    """Classes of work. Work that names none is of the class whose value is 0. Default: ``low`` for old GPUs,
     ``normal`` for all but new ones, ``high`` for any, the newest first."""
     usage_half_life: Annotated[Duration | None, Field(ge=3600, le=31_536_000), IN_PLACE] = None
     """Fair share over time: of those who wait in one queue, who has used least lately goes first. What
@@ -121,7 +121,7 @@ class Kubernetes(Part):
     """What each namespace may hold."""
     addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
     """Parts beyond the core, by name. One that is not named is on if it is by default; one for which the
-    cluster has nothing (cards, buckets) is left out."""
+    cluster has nothing (GPUs, buckets) is left out."""
     tracking: Annotated[Tracking | None, IN_PLACE] = None
     """MLflow, where runs log parameters and metrics. Default: none."""
     audit: Annotated[Bool, ROLLING] = True

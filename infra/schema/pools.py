@@ -124,12 +124,12 @@ class PoolRegion(Part):
 
 
 class PoolGpus(Part):
-    """How pods share the cards of a pool."""
+    """How pods share the GPUs of a pool."""
 
     time_slices: Annotated[Int, Field(ge=1, le=64), ROLLING] = 1
-    """How many pods share a card, taking turns; each sees all of its memory."""
+    """How many pods share a GPU, taking turns; each sees all of its memory."""
     mig: Annotated[Text | None, ROLLING] = None
-    """The size of the instances that each card is split into (Multi-Instance GPU): ``1g.10gb``."""
+    """The size of the instances that each GPU is split into (Multi-Instance GPU): ``1g.10gb``."""
 
 
 class Pool(Part):
@@ -162,7 +162,7 @@ class Pool(Part):
     scratch_disks: Annotated[tuple[Disk, ...], Field(max_length=10), ROLLING] = ()
     """Further EBS volumes, joined into scratch space with the type's own disks."""
     gpus: Annotated[PoolGpus, ROLLING] = Field(default_factory=PoolGpus)
-    """How pods share its cards. Default: a card is one pod's."""
+    """How pods share its GPUs. Default: a GPU is one pod's."""
     labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
     """Kubernetes labels beside the ones derived."""
     taints: Annotated[tuple[Taint, ...], ROLLING] = ()
@@ -201,7 +201,7 @@ class ImageGpu(Part):
     cuda: Annotated[Version | None, ROLLING] = None
     """The CUDA toolkit. Default: none, as containers bring their own."""
     open_kernel_modules: Annotated[Bool | None, ROLLING] = None
-    """Open kernel modules (Turing and newer; demanded by Blackwell). Default: where every card allows."""
+    """Open kernel modules (Turing and newer; demanded by Blackwell). Default: where every GPU allows."""
     fabric_manager: Annotated[Bool, ROLLING] = False
     """NVIDIA Fabric Manager, for types with NVSwitch (p4d, p5)."""
 

@@ -67,18 +67,18 @@ class PhysicalDisk(Part):
 
 
 class PhysicalGpus(Part):
-    """The graphics cards of a physical node, all of one model."""
+    """The GPUs of a physical node, all of one model."""
 
     model: Annotated[Text, ROLLING]
-    """The card's name in the catalogue: ``titan-x-pascal``, ``k80``, ``a100-40gb``."""
+    """The GPU's name in the catalogue: ``titan-x-pascal``, ``k80``, ``a100-40gb``."""
     count: Annotated[Int, Field(ge=1, le=16), ROLLING] = 1
     """How many there are."""
     driver: Annotated[Int | None, ROLLING] = None
-    """The NVIDIA driver branch. Default: the newest the card has."""
+    """The NVIDIA driver branch. Default: the newest the GPU has."""
     time_slices: Annotated[Int, Field(ge=1, le=64), ROLLING] = 1
-    """How many pods share a card, taking turns; each sees all of its memory."""
+    """How many pods share a GPU, taking turns; each sees all of its memory."""
     mig: Annotated[Text | None, ROLLING] = None
-    """The size of the instances that each card is split into (Multi-Instance GPU): ``1g.10gb``."""
+    """The size of the instances that each GPU is split into (Multi-Instance GPU): ``1g.10gb``."""
 
 
 class PhysicalNode(Part):
@@ -97,7 +97,7 @@ class PhysicalNode(Part):
     disks: Annotated[tuple[PhysicalDisk, ...], ROLLING] = ()
     """Its disks."""
     gpus: Annotated[PhysicalGpus | None, ROLLING] = None
-    """Its graphics cards."""
+    """Its GPUs."""
     roles: Annotated[tuple[NodeRole, ...], ROLLING] = ()
     """What it is for. Default: ``gpu-worker`` with GPUs, ``worker`` without."""
     labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)

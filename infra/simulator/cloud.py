@@ -118,7 +118,7 @@ class Cloud:
         self.cost = 0.0
         """USD of machines that have ended; `bill` adds those that run."""
         self.gpu_seconds = 0.0
-        """The same, in cards' seconds."""
+        """The same, in GPUs' seconds."""
         self.launches = 0
         self.failed = 0
 
@@ -147,7 +147,7 @@ class Cloud:
         return len(self._machines)
 
     def bill(self) -> tuple[float, float]:
-        """USD and cards' hours up to now."""
+        """USD and GPUs' hours up to now."""
         now = self._calendar.now
         cost, cards = self.cost, self.gpu_seconds
         for each in self._machines.values():

@@ -1,7 +1,7 @@
 """A model of Kubernetes: nodes, pods, and a scheduler.
 
 The scheduler takes pods in order of priority and age and puts each on the fullest node that it fits, so that
-whole nodes stay free (kube-scheduler's NodeResourcesFit with ``MostAllocated``, as clusters of cards have
+whole nodes stay free (kube-scheduler's NodeResourcesFit with ``MostAllocated``, as clusters of GPUs have
 it). What does not fit waits and lets others pass. A gang has all its places at once or none (as Kueue and
 the coscheduling plugin do), at one site unless it may stand at several. There is no preemption.
 """

@@ -1,4 +1,4 @@
-"""The cluster of the shipped trace: sixty cards of one's own, and three AWS regions to overflow to."""
+"""The cluster of the shipped trace: sixty GPUs of one's own, and three AWS regions to overflow to."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ TITANS = Machines(
 
 
 def config(*, most: int = 200) -> Config:
-    """Per region: machines with 8 V100 for training, single cards on the spot market for sweeps, and CPUs.
+    """Per region: machines with 8 V100 for training, single GPUs on the spot market for sweeps, and CPUs.
 
-    ``most`` is the largest size of each training group, in machines of 8 cards.
+    ``most`` is the largest size of each training group, in machines of 8 GPUs.
     """
     groups = []
     for order, (site, region) in enumerate(SITES.items()):

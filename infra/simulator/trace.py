@@ -5,7 +5,7 @@ One job a line; keys that are left out have the value given here::
     {"submit": 86400,          seconds from the trace's beginning
      "name": "sweep-7",        unique
      "pods": 1600,             how many pods it has (1)
-     "gpus": 1,                cards of one pod (0)
+     "gpus": 1,                GPUs of one pod (0)
      "cpu": 4000,              millicores of one pod (1000)
      "memory": 15000,          MiB of one pod (2048)
      "seconds": 5400,          how long one pod computes, all restarts left out
@@ -40,7 +40,7 @@ from infra.errors import UsageError
 from infra.simulator.conditions import Conditions
 
 GPU_TAINT = Toleration(key=GPU, operator="Exists")
-"""Kubernetes puts it on pods that ask for cards (the ExtendedResourceToleration admission plugin)."""
+"""Kubernetes puts it on pods that ask for GPUs (the ExtendedResourceToleration admission plugin)."""
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

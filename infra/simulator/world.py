@@ -195,7 +195,7 @@ class World:
             self.calendar.at(launched + machine.boots, lambda: self._node_joins(machine))
 
     def _node_joins(self, machine: Machine) -> None:
-        """The kubelet is ready. Cards are there when the device plugin has found them."""
+        """The kubelet is ready. GPUs are there when the device plugin has found them."""
         if machine.ended is not None:
             return
         group = self._groups[machine.group]

@@ -1,7 +1,7 @@
 """Makers of everything that the autoscaler sees, with defaults that make sense together.
 
-Racks of titan nodes with four cards, a pool of p3.8xlarge (four V100) in three regions, and one of machines
-without cards. Everything is made at `NOW`; amounts are as in ``infra.autoscaler.observed.snapshot``.
+Racks of titan nodes with four GPUs, a pool of p3.8xlarge (four V100) in three regions, and one of machines
+without GPUs. Everything is made at `NOW`; amounts are as in ``infra.autoscaler.observed.snapshot``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def shape(
     extra: Resources | None = None,
     **more: Any,
 ) -> Shape:
-    """A shape: ``gpus`` cards, ``cpu`` millicores, ``memory`` bytes; one with cards tolerates their taint."""
+    """A shape: ``gpus`` GPUs, ``cpu`` millicores, ``memory`` bytes; one with GPUs tolerates their taint."""
     asked = {"cpu": cpu, "memory": memory, GPU: gpus, PODS: 1, **(extra or {})}
     if gpus:
         more.setdefault("tolerations", (GPU_TOLERATION,))
@@ -215,7 +215,7 @@ def group(
 
 
 def cpu_group(site: str = "us-west-2", pool: str = "cpu", **more: Any) -> Group:
-    """A group of machines without cards, up to 60 of them."""
+    """A group of machines without GPUs, up to 60 of them."""
     more.setdefault("max", 60)
     return group(site, pool, types=more.pop("types", (CPU_TYPE,)), **more)
 

@@ -116,7 +116,7 @@ def test_30_no_second_machine_while_agents_have_their_taints_on_a_ready_node(age
 
 
 def test_30_no_second_machine_while_only_some_cards_are_there() -> None:
-    """As where cards are split after the device plugin first told of them."""
+    """As where GPUs are split after the device plugin first told of them."""
     assert sizes(loop(*joining(allocatable={**P3, GPU: 1}))) == {}
 
 
@@ -171,7 +171,7 @@ def test_05_a_pod_nominated_to_a_node_that_is_no_more_waits_like_any_other() -> 
 
 @pytest.mark.parametrize(("left", "bought"), [(25, 0), (-10, 0), (-60, 4), (600, 4)])
 def test_02_a_gang_that_begins_anew_takes_the_places_of_its_pods_that_leave(left: int, bought: int) -> None:
-    """They hold their cards for as long as their grace; a new machine would be there later. What outstays
+    """They hold their GPUs for as long as their grace; a new machine would be there later. What outstays
     it, or has hours of it, is not waited for."""
     key = make.key_of()
     like = make.shape(gpus=4)

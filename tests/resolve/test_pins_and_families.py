@@ -63,7 +63,7 @@ def test_sums_are_never_those_of_another_version(version: str) -> None:
 
 
 def families(*cards: str, roles: tuple[str, ...] = (), **pools: str) -> dict[str, GpuFamily]:
-    """Name → family, of a spec with these cards, roles of an image, and pools."""
+    """Name → family, of a spec with these GPUs, roles of an image, and pools."""
     nodes = {
         f"node-{index}": {
             "address": f"192.168.1.{10 + index}", "cpus": 8, "memory": "16 GiB", "gpus": {"model": card},

@@ -1,6 +1,6 @@
-"""The shipped trace: an experiment that grows from one card to 1,600 within three weeks, in a lab at work.
+"""The shipped trace: an experiment that grows from one GPU to 1,600 within three weeks, in a lab at work.
 
-It begins on one card, fills the lab's own sixty Titan X within days, and then asks for 1,600 cards at once,
+It begins on one GPU, fills the lab's own sixty Titan X within days, and then asks for 1,600 GPUs at once,
 several times. Others train and sweep meanwhile. When it grows, the primary region runs out of machines: for
 hours there is none, then some, later again; spot machines are taken away. All of it is made by a seed.
 
@@ -77,7 +77,7 @@ def _experiment() -> list[Job]:
         [(7, 10, 4), (8, 10, 8), (9, 10, 16), (10, 17, 24), (11, 11, 32), (12, 12, 32)]
     ):
         found.append(_gang(f"train-{number}", day * DAY + hour * HOUR, machines, 4 * HOUR))
-    # Third week: 1,600 cards at once, and one network on a hundred machines where no region but one has them.
+    # Third week: 1,600 GPUs at once, and one network on a hundred machines where no region but one has them.
     for number, (day, hour, pods, hours) in enumerate(
         [(14, 10, 800, 2.0), (15, 10, 1600, 1.5), (16, 14, 1600, 2.0), (18, 10, 1600, 1.5)]
     ):
@@ -139,11 +139,11 @@ def _job(random: Random, number: int, at: float, user: str) -> Job:
     seconds = round(
         min(max(random.lognormvariate(7.9, 1.1), 240), 18 * HOUR)
     )  # median: three quarters of an hour
-    if kind < 0.45:  # one card, wherever there is one
+    if kind < 0.45:  # one GPU, wherever there is one
         return Job(
             submit=at, name=f"try-{number}", seconds=seconds, gpus=1, cpu=4000, memory=14000, user=user
         )
-    if kind < 0.65:  # a sweep of single cards on the spot market
+    if kind < 0.65:  # a sweep of single GPUs on the spot market
         return Job(
             submit=at,
             name=f"sweep-{number}",

@@ -90,7 +90,7 @@ class Mortal(Ours):
 
 
 def configuration(random: Random) -> Config:
-    """Two regions, each with whole machines and, perhaps, single cards on the spot market."""
+    """Two regions, each with whole machines and, perhaps, single GPUs on the spot market."""
     groups = []
     for order, region in enumerate(REGIONS):
         least = random.choice((0, 0, 1))

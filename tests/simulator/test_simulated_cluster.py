@@ -69,7 +69,7 @@ def test_selectors_and_taints_are_heeded() -> None:
         ]
     )
     grown(there, 1)
-    assert set(on(there).values()) == {""}  # one wants another site, one does not stand the cards' taint
+    assert set(on(there).values()) == {""}  # one wants another site, one does not stand the GPUs' taint
     name = there.snapshot().nodes[0].name
     there.taint(name, Taint("causeway.dev/scale-in"))
     there.advance(there.now + 200)
@@ -105,7 +105,7 @@ def test_work_that_is_lost_starts_over_or_from_its_last_save() -> None:
         assert there.ended_busy == {"asked": 1}
         assert account.restarts == 1
         assert account.lost_gpu_seconds == 1000 - computed
-        # The end, and a new machine with its cards; the time until then and what was lost is delay.
+        # The end, and a new machine with its GPUs; the time until then and what was lost is delay.
         assert account.delays == [126 + 126 + 1000 - computed]
 
 

@@ -45,7 +45,7 @@ def sizes(there: World) -> dict[str, int]:
 
 def test_a_job_begins_as_a_whole_once_its_machines_are_up() -> None:
     result, _, found = seen(config(), trace(job(pods=8)))
-    # Nodes with cards are there after 126 s; the next loop says so, and the pods are made.
+    # Nodes with GPUs are there after 126 s; the next loop says so, and the pods are made.
     assert result.waits == (130,) * 8
     assert result.finished == 8
     assert not found.requests
@@ -84,7 +84,7 @@ def test_jobs_wait_for_quota_and_are_not_seen_before() -> None:
 
 
 def lose_a_machine(pods: int, spare: int) -> tuple[World, Kueue]:
-    """A job of single cards on machines of four, of which one dies, with some more machines idle."""
+    """A job of single GPUs on machines of four, of which one dies, with some more machines idle."""
     settings = config(group(max=4), idle=9000)
     asked = trace(job(pods=pods, seconds=2 * HOUR, checkpoint=60))
     there = World(settings, asked, rules=kueue.of_groups(settings.groups))

@@ -28,7 +28,7 @@ HOUR = 3600.0
 
 def test_a_pod_gets_its_machine_in_the_next_loop_and_the_machine_ends_after_it() -> None:
     result = run(config(), trace(job(submit=100, seconds=1800)))
-    # 100 is a loop; the group reacts in 6 s, the node is there in 100, its cards in 20.
+    # 100 is a loop; the group reacts in 6 s, the node is there in 100, its GPUs in 20.
     assert result.waits == (126,)
     assert result.finished == 1
     assert result.left == 0
@@ -156,7 +156,7 @@ def test_the_command_says_when_work_was_left_undone_and_what_it_cannot_do(tmp_pa
 
 
 def test_the_shipped_trace_begins_well() -> None:
-    """The first day and a half: single cards are in the lab, a sweep gets its machines within minutes."""
+    """The first day and a half: single GPUs are in the lab, a sweep gets its machines within minutes."""
     asked = traces.read(command.BUNDLED)
     result = run(example.config(), asked, until=1.5 * 86400)
     assert result.quantile(0.95) < 600

@@ -19,7 +19,7 @@ CARDS = {"cpu": 30000, "memory": 200 << 30, PODS: 110, GPU: 4}
 
 
 def group(name: str = "gpu", region: str = "us-west-2", *, order: int = 0, **more: Any) -> Group:
-    """Machines with four cards, up to ten of them, in two zones."""
+    """Machines with four GPUs, up to ten of them, in two zones."""
     kind = PricedType(
         name=more.pop("kind", "p3.8xlarge"),
         weight=1,
@@ -66,14 +66,14 @@ def config(*groups: Group, **more: Any) -> Config:
 
 
 def job(name: str = "train", submit: float = 0, seconds: float = 1800, **more: Any) -> Job:
-    """A pod with a card that computes half an hour."""
+    """A pod with a GPU that computes half an hour."""
     return Job(
         **{"name": name, "submit": submit, "seconds": seconds, "gpus": 1, "cpu": 2000, "memory": 8000, **more}
     )
 
 
 def trace(*jobs: Job, **conditions: Any) -> Trace:
-    """A trace of jobs. Machines boot in 100 s, cards take 20 s more, and nothing is left to chance."""
+    """A trace of jobs. Machines boot in 100 s, GPUs take 20 s more, and nothing is left to chance."""
     return Trace(
         tuple(sorted(jobs, key=lambda each: each.submit)),
         Conditions(**{"boot": 100, "boot_spread": 0, "cards": 20, **conditions}),

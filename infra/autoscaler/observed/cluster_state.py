@@ -18,10 +18,10 @@ from infra.autoscaler.observed.snapshot import (
 
 State = Literal[
     "ready",  # takes work
-    "booting",  # an instance whose node is not there or not ready, or has no cards yet; within its time
+    "booting",  # an instance whose node is not there or not ready, or has no GPUs yet; within its time
     "stuck",  # the same, beyond its time
     "unready",  # was ready, is not
-    "closed",  # somebody else's cordon, or sick cards: keeps its pods, takes none
+    "closed",  # somebody else's cordon, or sick GPUs: keeps its pods, takes none
     "draining",  # our taint is on it
     "leaving",  # its group or AWS ends it
     "gone",  # a node whose instance is gone

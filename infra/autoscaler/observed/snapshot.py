@@ -1,6 +1,6 @@
 """What is seen in one loop: the cluster's objects and the groups' machines, decoded and frozen.
 
-Resources are whole numbers: ``cpu`` in millicores, all else in its own unit (bytes, cards, pods). What a pod
+Resources are whole numbers: ``cpu`` in millicores, all else in its own unit (bytes, GPUs, pods). What a pod
 asks for is rounded up, what a node offers rounded down. Times are seconds since the epoch.
 """
 
@@ -195,7 +195,7 @@ class Node(Struct, frozen=True):
     """When `ready` became what it is."""
     unschedulable: bool = False
     sick: bool = False
-    """Whether its cards are: by taint, condition or annotation."""
+    """Whether its GPUs are: by taint, condition or annotation."""
     provider: str = ""
     """``aws:///us-west-2a/i-0123``; empty on physical machines."""
     version: str = ""

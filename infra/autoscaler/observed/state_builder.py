@@ -303,7 +303,7 @@ def _state(
     if node.ready and _closed(node):
         return "closed"
     if not node.ready or (full.get(GPU) and not node.allocatable.get(GPU)):
-        # What has held work was up: pods are bound to nodes that are. Cards that are gone for a while, as
+        # What has held work was up: pods are bound to nodes that are. GPUs that are gone for a while, as
         # when their plugin is replaced, take no work and end none.
         if worked or not (node.ready or _boots(node, instance, memory, config, now)):
             return "closed" if node.ready else "unready"
@@ -317,7 +317,7 @@ def _state(
 
 def _unfinished(node: Node, group: Group) -> bool:
     """Whether a node that is ready is not yet what its group's machines are: agents have a taint to take off
-    (network, drivers, labels), or cards and adapters to tell of."""
+    (network, drivers, labels), or GPUs and adapters to tell of."""
     mine = {(each.key, each.effect) for each in group.taints}
     return bool(_awaited(node, group)) or any(
         each.effect in ("NoSchedule", "NoExecute") and (each.key, each.effect) not in mine
@@ -382,7 +382,7 @@ _Seen = Mapping[tuple[str, str], Resources]
 def _seen(
     nodes: Iterable[Node], instances: Mapping[str, tuple[str, Instance]], groups: Mapping[str, Group]
 ) -> _Seen:
-    """What full-grown nodes offer: those that have all of their cards."""
+    """What full-grown nodes offer: those that have all of their GPUs."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for node in nodes:
         joined = instances.get(node.instance) if node.provider and node.ready and not node.sick else None

@@ -207,7 +207,7 @@ class Packer:
             wanted = np.zeros(len(rows), np.float64)
             wanted[rows < self.base] = self._wanted[rows[rows < self.base]]
             if kind.gpus:
-                # The fewest cards left: whole machines are kept for those that need them.
+                # The fewest GPUs left: whole machines are kept for those that need them.
                 order = np.lexsort((room, wanted, self._liking(kind, rows), tier))
             elif kind.shape.preferred or matrix.cards[rows].any():
                 order = np.lexsort((wanted, matrix.cards[rows] > 0, self._liking(kind, rows), tier))

@@ -159,7 +159,7 @@ class Demand:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What is asked for at all, cards first: most places lack those."""
+        """What is asked for at all, GPUs first: most places lack those."""
         names = {name for kind in self.kinds for name, _ in kind.shape.requests}
         names |= {ATTACHABLE + driver for kind in self.kinds for driver, _ in kind.attached}
         names |= {ATTACHABLE + each for kind in self.kinds for each in self.attachments.own(kind.shape)}

@@ -137,7 +137,7 @@ class Expander:
     def best(
         self, kind: Kind, n: int, scope: Scope, templates: Flags | None, cap: int | None
     ) -> Offer | None:
-        """The group to start machines of: by rank, what the batch costs, and the fewest cards unused."""
+        """The group to start machines of: by rank, what the batch costs, and the fewest GPUs unused."""
         choice = self.choice(kind)
         allowed = self.capacity.open()[choice.groups]
         if not allowed.any():

@@ -26,7 +26,7 @@ class Bound:
     pods: tuple[Pod, ...] = ()
     site: str | None = None
     cards: str | None = None
-    """Where those of them are that have cards. A launcher, which fits anywhere, does not bind the others."""
+    """Where those of them are that have GPUs. A launcher, which fits anywhere, does not bind the others."""
 
 
 def items(view: ClusterState, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> list[Item]:

@@ -155,7 +155,7 @@ class Rightsizer:
         return None
 
     def _allowed(self, kinds: frozenset[int]) -> Flags:
-        """Templates on which these may be together. Without work for cards, none that has them (point 10)."""
+        """Templates on which these may be together. Without work for GPUs, none that has them (point 10)."""
         found = self._masks.get(kinds)
         if found is None:
             cards = any(self.matrix.demand.kinds[index].gpus for index in kinds)

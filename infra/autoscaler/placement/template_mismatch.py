@@ -1,7 +1,7 @@
 """Machines that turn out not to take the work that they were bought for.
 
 A group's spec and the catalogue say what its machine will be. Where the last ones to come up are
-less (cards that are missing, a label or a room that they have not, a taint that stays), the same work would
+less (GPUs that are missing, a label or a room that they have not, a taint that stays), the same work would
 have machines bought for it loop after loop, and again when those have stood idle and gone. So such a group is
 left alone for such work, as after a launch that failed: longer each time.
 """

@@ -2,7 +2,7 @@
 
 What Cluster Autoscaler's users know holds here too: bare pods, pods whose data would be lost, pods of
 kube-system without a budget and those annotated ``safe-to-evict: "false"`` stay, and so their node does.
-Beyond that, what runs to an end or holds cards is never moved: its work would be lost.
+Beyond that, what runs to an end or holds GPUs is never moved: its work would be lost.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Node:
     out_of_service: bool
     """Whether somebody declared that its machine is off."""
     sick: str
-    """What is wrong with its cards, by ``sick``; empty when all is well."""
+    """What is wrong with its GPUs, by ``sick``; empty when all is well."""
     version: str
     model: str
     gpu_class: str
@@ -94,7 +94,7 @@ def _condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def sick(node: Mapping[str, Any]) -> str:
-    """Why a node takes no new work: its cards are sick, or scratch space is missing. Empty if nobody says so.
+    """Why a node takes no new work: its GPUs are sick, or scratch space is missing. Empty if nobody says so.
 
     With Node Feature Discovery the node is tainted, and node-problem-detector's condition says why. Without
     it the machine cordons its node, and says so itself by an annotation and a condition (cookbook ``gpu``).
@@ -126,7 +126,7 @@ def repels(node: Mapping[str, Any]) -> bool:
 
 
 def nodes(api: Api) -> list[Node]:
-    """Every node, with how many of its cards are asked for by pods."""
+    """Every node, with how many of its GPUs are asked for by pods."""
     used: Counter[str] = Counter()
     for pod in api.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded,status.phase!=Failed"):
         where = (pod.get("spec") or {}).get("nodeName")
@@ -197,7 +197,7 @@ _STATES: Final = ("ready", "not ready", "cordoned", "sick")
 
 
 def by_card(found: Iterable[Node]) -> list[dict[str, Any]]:
-    """A row a card: how many there are, in use, free, and on nodes that take none."""
+    """A row a GPU: how many there are, in use, free, and on nodes that take none."""
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for each in found:
         if each.gpus:

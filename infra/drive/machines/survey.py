@@ -52,7 +52,7 @@ class Facts:
     disks: Mapping[str, int]
     """Device → MiB."""
     gpus: int
-    """NVIDIA cards on the PCI bus."""
+    """NVIDIA GPUs on the PCI bus."""
     cards: tuple[Card, ...] | None
     """None before the health check has run."""
     gpu_trouble: str

@@ -2,7 +2,7 @@
 
 scrypt (RFC 7914) makes an AES-256 key of the passphrase, AES-GCM (SP 800-38D) seals with it. Encrypted PKCS#8
 would be the usual form of a key, but ``cryptography`` derives its key by PBKDF2 with OpenSSL's default of
-2,048 rounds, which a graphics card tries millions of times a second; scrypt asks for 128 MiB a guess.
+2,048 rounds, which a GPU tries millions of times a second; scrypt asks for 128 MiB a guess.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Node Feature Discovery makes of machines' reports: taints of nodes whose cards are sick, or whose
+"""What Node Feature Discovery makes of machines' reports: taints of nodes whose GPUs are sick, or whose
 scratch space is not mounted.
 
 A kubelet may not taint its own node (admission plugin NodeRestriction), and node-problem-detector taints

@@ -1,6 +1,6 @@
 """node-problem-detector: what goes wrong on a node, as conditions, events and metrics.
 
-It reads the kernel's messages, and what the machine's own check of its cards wrote. It taints nothing: that
+It reads the kernel's messages, and what the machine's own check of its GPUs wrote. It taints nothing: that
 is ``features``' matter.
 """
 

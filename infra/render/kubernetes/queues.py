@@ -1,9 +1,9 @@
-"""Queues: cards shared out among groups by Kueue (kueue.sigs.k8s.io), whole jobs at a time.
+"""Queues: GPUs shared out among groups by Kueue (kueue.sigs.k8s.io), whole jobs at a time.
 
 What there is
-    are flavours: machines of ours with one model of card, and each pool. A job is given one flavour, the
+    are flavours: machines of ours with one model of GPU, and each pool. A job is given one flavour, the
     first with room: ours, which cost nothing more, then pools by their priority, by the first region that
-    they are in, the cheaper card first. In which of its pool's regions it starts is the autoscaler's choice,
+    they are in, the cheaper GPU first. In which of its pool's regions it starts is the autoscaler's choice,
     which knows where there is capacity; where there is none in any, it taints the flavour, and Kueue takes
     the next one. Places (site, zone or rack, machine) let a job ask to be near to itself: annotation
     ``kueue.x-k8s.io/podset-required-topology: causeway.dev/site``.
@@ -15,7 +15,7 @@ Who gets it
 How work comes in
     is a queue ``default`` in each namespace, for all work that names no other (Kueue, LocalQueueDefaulting).
 
-Machines in the cloud are asked for before a job with cards starts, all of them together: the check
+Machines in the cloud are asked for before a job with GPUs starts, all of them together: the check
 ``autoscaler`` waits for the controller that answers provisioning requests of class ``batch.causeway.dev``.
 """
 
@@ -67,7 +67,7 @@ _NOT_OURS: Final = ("kubernetes.io", "k8s.io", OURS)
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Processors in thousandths, memory in MiB, and cards."""
+    """Processors in thousandths, memory in MiB, and GPUs."""
 
     millicores: int = 0
     mib: int = 0
@@ -84,7 +84,7 @@ class Amount:
         return Amount(self.millicores * count, self.mib * count, self.cards * count)
 
     def part(self, cards: int) -> Amount:
-        """That many of its cards, and what comes with them."""
+        """That many of its GPUs, and what comes with them."""
         of = self.cards or 1
         return Amount(self.millicores * cards // of, self.mib * cards // of, cards)
 
@@ -138,7 +138,7 @@ def flavours(cluster: Cluster) -> tuple[Flavour, ...]:
 
 
 def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
-    """Machines in racks by model of card, those without cards first: others' work tries them first too."""
+    """Machines in racks by model of GPU, those without GPUs first: others' work tries them first too."""
     kinds: dict[tuple[str, tuple[Taint, ...]], list[PhysicalNode]] = {}
     for node in nodes:
         if node.runs_pods:
@@ -182,7 +182,7 @@ def _amount(allocatable: Mapping[str, str]) -> Amount:
 
 
 def _price(group: NodeGroup) -> tuple[float, str]:
-    """Of a card, or of a processor where there are none; unknown ones last."""
+    """Of a GPU, or of a processor where there are none; unknown ones last."""
     has = _amount(group.allocatable)
     units = has.cards or has.millicores / 1000
     return (group.hourly_price / units if group.hourly_price and units else float("inf"), group.name)
@@ -209,7 +209,7 @@ def _flavour(flavour: Flavour) -> Object:
                 if any(taint.key == GPU_TAINT for taint in flavour.taints)
                 else {}
             ),
-            # With every flavour of cards, also where nobody answers requests: Kueue never takes it back.
+            # With every flavour of GPUs, also where nobody answers requests: Kueue never takes it back.
             **({"topologyName": TOPOLOGY} if flavour.amount.cards else {}),
         },
     )
@@ -225,7 +225,7 @@ def _classes(cluster: Cluster) -> Iterator[Object]:
 
 
 def shares(cluster: Cluster, found: Sequence[Flavour]) -> dict[str, dict[str, int]]:
-    """Group's namespace → flavour → cards that it is sure of: of the first flavours first, and where several
+    """Group's namespace → flavour → GPUs that it is sure of: of the first flavours first, and where several
     want more than there is of one, to each in proportion."""
     left = {group.namespace: group.gpu_quota for group in cluster.access.groups}
     sure: dict[str, dict[str, int]] = {name: {} for name in left}

@@ -1,12 +1,12 @@
 """Which work goes where, and before whom: classes of work, and rules that hold in people's namespaces.
 
-Work that asks for cards
-    is given the cards of its class (``kubernetes.priority_classes``), the newest of them first: low work goes
-    to old cards, which nobody else wants, and high work to new ones.
+Work that asks for GPUs
+    is given the GPUs of its class (``kubernetes.priority_classes``), the newest of them first: low work goes
+    to old GPUs, which nobody else wants, and high work to new ones.
 Work that does not
-    stays off nodes with cards, so that a card never waits for a processor. Work that makes way for all else
+    stays off nodes with GPUs, so that a GPU never waits for a processor. Work that makes way for all else
     (of a class below 0) may use machines of ours while they are idle, after all others, and is evicted when
-    work with a use for the cards comes. In the cloud an idle machine goes away instead.
+    work with a use for the GPUs comes. In the cloud an idle machine goes away instead.
 Everybody
     names a class of the spec, and neither a node nor a taint that keeps people off machines.
 
@@ -66,7 +66,7 @@ def gpus_of_classes(classes: Sequence[PriorityClass]) -> dict[str, list[str]]:
 
 
 def has_room_without_gpus(cluster: Cluster) -> bool:
-    """Whether there are workers without cards. Where there are none, other work goes where it can."""
+    """Whether there are workers without GPUs. Where there are none, other work goes where it can."""
     racks = (node for site in cluster.sites for node in site.nodes)
     pools = any(pool.gpus is None and any(group.max for group in pool.groups) for pool in cluster.pools)
     return pools or any(node.gpus is None and "worker" in node.roles for node in racks)

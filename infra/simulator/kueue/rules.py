@@ -78,7 +78,7 @@ class Rules(Struct, frozen=True):
     """Of the usage by which people of one queue are ordered; None where it does not count."""
     sampling: float = 300.0
     weights: Mapping[str, float] = {}
-    """Of resources in that usage: of cards, cores, bytes."""
+    """Of resources in that usage: of GPUs, cores, bytes."""
 
     @property
     def covered(self) -> frozenset[str]:

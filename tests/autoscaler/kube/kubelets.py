@@ -1,6 +1,6 @@
 """What would run on the machines: each instance that AWS has gets its node, and pods bound there run.
 
-They do what kubelets do to the API, and no more: register, become ready, find their cards a little later, run
+They do what kubelets do to the API, and no more: register, become ready, find their GPUs a little later, run
 pods to their end, let go of those that are to go, and fall silent when their machine is no more.
 """
 
@@ -37,7 +37,7 @@ class Kubelets:
     def __init__(
         self, cluster: Cluster, aws: EmbeddedAws, groups: Sequence[Group], *, boot: float, cards: float
     ) -> None:
-        """``boot``: seconds until a machine joins; ``cards``: from then until its cards are there."""
+        """``boot``: seconds until a machine joins; ``cards``: from then until its GPUs are there."""
         self._cluster = cluster
         self._aws = aws
         self._groups = groups

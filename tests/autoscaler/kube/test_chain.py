@@ -144,7 +144,7 @@ class Chain:
         )
 
     def flavour(self, name: str) -> str:
-        """Of its cards; empty while it has none."""
+        """Of its GPUs; empty while it has none."""
         admission = self.workload(name).get("status", {}).get("admission", {})
         for each in admission.get("podSetAssignments", ()):
             return str(each.get("flavors", {}).get("nvidia.com/gpu", ""))

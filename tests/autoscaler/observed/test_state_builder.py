@@ -259,7 +259,7 @@ def test_a_template_is_corrected_by_nodes_that_were_seen() -> None:
     nodes = [make.node(WEST, 1, allocatable=less), make.node(WEST, 2, allocatable=halved)]
     snapshot = make.snapshot(nodes, groups=[make.state(WEST, desired=3, instances=3)])
     found = view(snapshot)
-    # A node that lacks a card is no measure for new ones.
+    # A node that lacks a GPU is no measure for new ones.
     assert found.groups[WEST.name].template.allocatable == less
     assert found.machines[-1].allocatable == less
 

@@ -1,4 +1,4 @@
-"""Which nodes have sick cards: told by taint, condition or annotation, whichever the cluster has."""
+"""Which nodes have sick GPUs: told by taint, condition or annotation, whichever the cluster has."""
 
 from __future__ import annotations
 

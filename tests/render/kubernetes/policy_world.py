@@ -94,7 +94,7 @@ def add(admin: Api, each: dict[str, Any]) -> None:
 
 
 def pod(name: str, namespace: str, *, cards: int = 0, of: str = "", **spec: Any) -> dict[str, Any]:
-    """Work of class ``of`` that asks for one processor, and for cards."""
+    """Work of class ``of`` that asks for one processor, and for GPUs."""
     limits = {CARDS: str(cards)} if cards else {}
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}, "limits": limits}}
     chosen = {"priorityClassName": of} if of else {}

@@ -177,7 +177,7 @@ def _pod(each: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_where_machines_always_are(each: Any) -> None:
-    """Pools may be empty, and cards are kept for those who ask for them: masters are neither."""
+    """Pools may be empty, and GPUs are kept for those who ask for them: masters are neither."""
     if each is None or "helm.sh/hook" in (each["metadata"].get("annotations") or {}):
         return
     match each["kind"]:

@@ -421,7 +421,7 @@ def test_there_is_no_way_in_but_internal_pages(here: Plane) -> None:
 
 @pytest.fixture(scope="module")
 def nodes(here: Plane) -> Iterator[Api]:
-    """One of each kind: no cards; ours with old ones; the cloud's with standard and with new ones."""
+    """One of each kind: no GPUs; ours with old ones; the cloud's with standard and with new ones."""
     need("kube-scheduler")
     with here.scheduler():
         add(here.admin, node("plain", {}))
@@ -478,7 +478,7 @@ def test_work_that_yields_uses_idle_machines_of_ours_and_makes_way(
     assert place("second", of="low", containers=[container]) == "titan"
     # Neither of the cloud's, idle as they are.
     assert place("third", of="low", containers=[container]) is None
-    # All cards of the class but ours are taken; it has a use for them, and needs a processor.
+    # All GPUs of the class but ours are taken; it has a use for them, and needs a processor.
     assert place("taken", cards=2, of="high", nodeSelector={CLASS: "standard"}) == "g5"
     work = pod("work", ALAN, cards=1, of="normal")
     nodes.create(work)

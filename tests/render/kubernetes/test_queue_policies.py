@@ -22,7 +22,7 @@ ADA = "user-ada"
 POOL, CLASS = "causeway.dev/pool", "causeway.dev/gpu-class"
 NEAR = {PREFERRED: "kubernetes.io/hostname"}
 SMALL = ["gpu-g5", "gpu-p3"]
-"""Pools of ``research`` with four cards a machine; the others have eight."""
+"""Pools of ``research`` with four GPUs a machine; the others have eight."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Queues: flavours in the order of what they cost, and cards shared out to the last one."""
+"""Queues: flavours in the order of what they cost, and GPUs shared out to the last one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def research() -> Cluster:
 
 
 def with_groups(cluster: Cluster, **quotas: int) -> Cluster:
-    """Groups of these names, sure of that many cards."""
+    """Groups of these names, sure of that many GPUs."""
     first = cluster.access.groups[0]
     groups = tuple(
         replace(first, name=name, namespace=f"team-{name}", gpu_quota=quota) for name, quota in quotas.items()
@@ -90,7 +90,7 @@ def test_all_flavours_with_cards_have_places_and_no_others(research: Cluster) ->
 def test_a_group_is_sure_of_the_first_cards_and_nothing_is_lost(research: Cluster) -> None:
     cluster = with_groups(research, vision=40, speech=40, guests=0)
     queue = specs(cluster, "ClusterQueue")
-    # 64 cards of ours, of which both would have 40; then what comes next.
+    # 64 GPUs of ours, of which both would have 40; then what comes next.
     assert quota(queue["team-vision"])["physical.titan-x-pascal"] == "32"
     assert quota(queue["team-speech"])["physical.titan-x-pascal"] == "32"
     assert quota(queue["team-vision"])["gpu-p5"] == "8"

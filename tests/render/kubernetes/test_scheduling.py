@@ -54,7 +54,7 @@ def test_where_all_workers_have_cards_other_work_goes_where_it_can(research: Clu
     cards = replace(research, pools=tuple(pool for pool in research.pools if pool.gpus is not None))
     assert not scheduling.has_room_without_gpus(cards)
     assert not apart(cards)
-    # A machine in a rack without cards is room enough; a gateway is none.
+    # A machine in a rack without GPUs is room enough; a gateway is none.
     site = cards.sites[0]
     plain = replace(next(node for node in site.nodes if node.gpus is not None), gpus=None, roles=("worker",))
     sites = (replace(site, nodes=(*site.nodes, plain)), *cards.sites[1:])

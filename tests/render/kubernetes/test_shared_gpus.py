@@ -30,7 +30,7 @@ sites:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The reference with cards that pods share in all ways."""
+    """The reference with GPUs that pods share in all ways."""
     folder = tmp_path_factory.mktemp("shared")
     for name in ("base", "research"):
         (folder / f"{name}.yaml").write_text((ENVIRONMENTS / f"{name}.yaml").read_text())
@@ -62,7 +62,7 @@ def meets(labels: Any, daemons: Any) -> bool:
 
 def test_what_a_node_offers_counts_slices_and_instances(shared: Cluster) -> None:
     offered = {pool.name: pool.groups[0].resources.get("nvidia.com/gpu") for pool in shared.pools}
-    # Four cards in four slices; eight A100 in two; eight H100 in seven, twice; 8 x p2 as they are.
+    # Four GPUs in four slices; eight A100 in two; eight H100 in seven, twice; 8 x p2 as they are.
     assert offered["gpu-g5"] == "16"
     assert offered["gpu-p4d"] == "16"
     assert offered["gpu-p5"] == "112"

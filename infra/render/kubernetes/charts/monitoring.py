@@ -159,7 +159,7 @@ def _nodes() -> Object:
 
 
 def _hosts(cluster: Cluster) -> list[Object]:
-    """What the API server does not know: machines that are no nodes, and cards of those that run no pods."""
+    """What the API server does not know: machines that are no nodes, and GPUs of those that run no pods."""
     racks = [
         _Host(site.name, node.fqdn, node.roles, node.gpus is not None)
         for site in cluster.sites

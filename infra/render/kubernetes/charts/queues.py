@@ -13,7 +13,7 @@ from infra.render.kubernetes.scheduling import GPU_TAINT
 from infra.render.kubernetes.tenants import OF_TENANTS
 
 _START: Final = 600
-"""Seconds from a node's readiness to that of the last pod of a job: images for cards are large."""
+"""Seconds from a node's readiness to that of the last pod of a job: images for GPUs are large."""
 
 
 def releases(cluster: Cluster) -> list[Release]:
@@ -91,7 +91,7 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": OF_TENANTS,
         "integrations": {"frameworks": ["batch/job", *jobset, "pod"]},
-        # Queues count processors, memory and cards. What else a pod asks for, as a disk, does not keep it
+        # Queues count processors, memory and GPUs. What else a pod asks for, as a disk, does not keep it
         # waiting for ever.
         "resources": {"quotaCheckStrategy": "IgnoreUndeclared", **user_limits.transformations(cluster)},
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
@@ -108,7 +108,7 @@ def _over_time(cluster: Cluster) -> dict[str, Any]:
         "admissionFairSharing": {
             "usageHalfLifeTime": f"{half_life}s",
             "usageSamplingInterval": "5m0s",
-            # Amounts are summed up, memory in bytes: cards decide, then processors.
+            # Amounts are summed up, memory in bytes: GPUs decide, then processors.
             "resourceWeights": {GPU_TAINT: 1, "cpu": 0.01, "memory": 0},
         }
     }
