@@ -14,7 +14,7 @@ from infra.simulator.conditions import Capacity, Conditions
 from infra.simulator.trace import Job, Trace
 
 DAY, HOUR = 86400.0, 3600.0
-CARDS = 2000
+GPUS = 2000
 SHARE = 0.75
 """Of the GPUs, how many are at work on average."""
 
@@ -23,7 +23,7 @@ def week(seed: int = 1) -> Trace:
     """Work for seven days: half of the hours in gangs of up to 32 machines, the rest in machines and
     GPUs."""
     random = Random(seed)
-    hours, jobs = CARDS * SHARE * 7 * 24, list[Job]()
+    hours, jobs = GPUS * SHARE * 7 * 24, list[Job]()
     while hours > 0:
         seconds = min(max(random.lognormvariate(9.4, 0.9), 600), 20 * HOUR)
         kind = random.random()

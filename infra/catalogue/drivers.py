@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
-from infra.catalogue.gpus import Card
+from infra.catalogue.gpus import Gpu
 from infra.catalogue.tables import table
 
 OPEN_MODULES_SINCE: Final = 515
@@ -61,14 +61,14 @@ def names() -> Sequence[int]:
     return tuple(sorted(map(int, table("drivers"))))
 
 
-def newest_for(cards: Iterable[Card]) -> Driver | None:
+def newest_for(gpus: Iterable[Gpu]) -> Driver | None:
     """The branch to install for a set of GPUs that one image must drive, or None where no branch runs all.
 
     A branch with a long life is preferred to a newer one with a short one: long-term, then production.
     """
-    wanted = tuple(cards)
+    wanted = tuple(gpus)
     fit = [
-        driver for branch in names() if (driver := find(branch)) and all(card.runs(branch) for card in wanted)
+        driver for branch in names() if (driver := find(branch)) and all(gpu.runs(branch) for gpu in wanted)
     ]
     ranks: dict[Lifetime, int] = {"long-term": 3, "production": 2, "new-feature": 1, "legacy": 0}
     return max(fit, key=lambda driver: (ranks[driver.lifetime], driver.branch), default=None)

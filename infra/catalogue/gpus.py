@@ -47,7 +47,7 @@ _OPEN: Final = frozenset({"turing", "ampere", "ada", "hopper", "blackwell"})
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class Gpu:
     """A model of GPU. Boards with two GPUs (K80, M60) count as two GPUs."""
 
     slug: str
@@ -93,14 +93,14 @@ class Card:
 
 
 @cache
-def find(slug: str) -> Card | None:
+def find(slug: str) -> Gpu | None:
     """The GPU of that slug, alias or product name (``NVIDIA TITAN X (Pascal)``), or None."""
     name = _by_word().get(_word(slug))
     if name is None:
         return None
     row: Mapping[str, Any] = table("gpus")[name]
     architecture: Architecture = row["architecture"]
-    return Card(
+    return Gpu(
         slug=name,
         name=row["name"],
         aliases=tuple(row.get("aliases", ())),
@@ -132,7 +132,7 @@ def sizes(slug: str) -> Sequence[str]:
     """What to write in place of a name that GPUs of several memory sizes have: ``a100`` → ``a100-40gb``,
     ``a100-80gb``. Empty for a name of one GPU."""
     sized = re.compile(re.escape(_word(slug)) + r"-\d+gb")
-    found = {card: word for word, card in _by_word().items() if sized.fullmatch(word)}
+    found = {gpu: word for word, gpu in _by_word().items() if sized.fullmatch(word)}
     return sorted(found.values()) if len(found) > 1 else ()
 
 

@@ -24,12 +24,12 @@ def release_of_driver(facts: Facts) -> Iterator[Finding]:
 
 def _driver(node: Node) -> int | None:
     """The branch that a node gets; None where another rule has something to say about it."""
-    if node.card is None or node.node.gpus is None:
+    if node.gpu is None or node.node.gpus is None:
         return None
     stated = node.node.gpus.driver
     if stated is not None:
-        return stated if node.card.runs(stated) else None
-    best = drivers.newest_for([node.card])
+        return stated if node.gpu.runs(stated) else None
+    best = drivers.newest_for([node.gpu])
     return best.branch if best is not None else None
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from ipaddress import IPv4Network
 
 from infra.catalogue import gpus, instances, regions
-from infra.catalogue.gpus import Card
+from infra.catalogue.gpus import Gpu
 from infra.catalogue.instances import InstanceType
 from infra.catalogue.limits import RESERVED_PER_SUBNET
 from infra.catalogue.regions import Region
@@ -58,7 +58,7 @@ class Node:
     site: str
     name: str
     node: PhysicalNode
-    card: Card | None
+    gpu: Gpu | None
     """The catalogue's row of its GPUs; None without any, or for a GPU that does not exist."""
 
     def at(self, *rest: str | int) -> Path:
@@ -153,7 +153,7 @@ class Use:
     path: Path
     """Where the type is named."""
     type: InstanceType
-    card: Card | None
+    gpu: Gpu | None
 
 
 class Facts:
@@ -308,8 +308,8 @@ def _add(
     found: dict[str, list[Use]], image: str | None, owner: str, path: Path, kind: InstanceType | None
 ) -> None:
     if image in found and kind is not None and not any(use.path == path for use in found[image][-1:]):
-        card = gpus.find(kind.gpus.model) if kind.gpus else None
-        found[image].append(Use(owner, path, kind, card))
+        gpu = gpus.find(kind.gpus.model) if kind.gpus else None
+        found[image].append(Use(owner, path, kind, gpu))
 
 
 def _zones(one: Machines, place: Place, bounds: PoolRegion) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from infra.catalogue import drivers, gpus, instances, roles
-from infra.catalogue.gpus import Card
+from infra.catalogue.gpus import Gpu
 from infra.checks.facts import Facts, Use
 from infra.checks.phrases import listed, meant, meant_one_of
 from infra.checks.pools import meant_type
@@ -24,12 +24,12 @@ LEAST_ROOT_MIB: Final = 8 * 1024
 """The root volume of Canonical's server images."""
 
 
-def _with_driver(facts: Facts) -> Iterator[tuple[str, ImageGpu, list[tuple[Use, Card]]]]:
+def _with_driver(facts: Facts) -> Iterator[tuple[str, ImageGpu, list[tuple[Use, Gpu]]]]:
     """Images with a known driver, and the GPUs that each must run."""
     for name, image in facts.spec.images.items():
         if image.gpu is not None and drivers.find(image.gpu.driver) is not None:
-            cards = [(use, use.card) for use in facts.uses[name] if use.card is not None]
-            yield name, image.gpu, cards
+            models = [(use, use.gpu) for use in facts.uses[name] if use.gpu is not None]
+            yield name, image.gpu, models
 
 
 @check("IMG001", Level.ERROR, "An NVIDIA driver branch does not exist.")
@@ -41,20 +41,20 @@ def known_driver(facts: Facts) -> Iterator[Finding]:
             yield Finding(("images", name, "gpu", "driver"), message, meant(str(near)))
 
 
-@check("IMG002", Level.ERROR, "An image's driver is too old or too new for a card it must run.")
-def driver_runs_card(facts: Facts) -> Iterator[Finding]:
-    for name, gpu, cards in _with_driver(facts):
-        misfits = [(use, card) for use, card in cards if not card.runs(gpu.driver)]
+@check("IMG002", Level.ERROR, "An image's driver is too old or too new for a GPU it must run.")
+def driver_runs_gpu(facts: Facts) -> Iterator[Finding]:
+    for name, gpu, models in _with_driver(facts):
+        misfits = [(use, model) for use, model in models if not model.runs(gpu.driver)]
         if misfits:
-            use, card = misfits[0]
-            message = f"{driver_misfit(card, gpu.driver)} ({use.owner}, {use.type.name})"
-            hint = best_driver([card for _, card in cards])
+            use, model = misfits[0]
+            message = f"{driver_misfit(model, gpu.driver)} ({use.owner}, {use.type.name})"
+            hint = best_driver([model for _, model in models])
             yield Finding(("images", name, "gpu", "driver"), message, hint)
 
 
-@check("IMG003", Level.ERROR, "Open kernel modules on a card, or with a driver, that has none.")
+@check("IMG003", Level.ERROR, "Open kernel modules on a GPU, or with a driver, that has none.")
 def open_modules(facts: Facts) -> Iterator[Finding]:
-    for name, gpu, cards in _with_driver(facts):
+    for name, gpu, models in _with_driver(facts):
         path = ("images", name, "gpu", "open_kernel_modules")
         if not gpu.open_kernel_modules:
             continue
@@ -63,22 +63,22 @@ def open_modules(facts: Facts) -> Iterator[Finding]:
             message = f"driver {gpu.driver} has no open kernel modules; {first} was the first"
             yield Finding(path, message, "leave it out")
             continue
-        closed = [(use, card) for use, card in cards if not card.open_kernel_modules]
+        closed = [(use, model) for use, model in models if not model.open_kernel_modules]
         if closed:
-            use, card = closed[0]
+            use, model = closed[0]
             message = (
-                f"open kernel modules start with Turing; {card.name} ({use.owner}) is {card.architecture}"
+                f"open kernel modules start with Turing; {model.name} ({use.owner}) is {model.architecture}"
             )
-            yield Finding(path, message, "leave it out: the cards decide")
+            yield Finding(path, message, "leave it out: the GPUs decide")
 
 
-@check("IMG004", Level.ERROR, "Proprietary kernel modules on a card that runs with open ones only.")
+@check("IMG004", Level.ERROR, "Proprietary kernel modules on a GPU that runs with open ones only.")
 def proprietary_modules(facts: Facts) -> Iterator[Finding]:
-    for name, gpu, cards in _with_driver(facts):
-        new = [(use, card) for use, card in cards if not card.proprietary_kernel_modules]
+    for name, gpu, models in _with_driver(facts):
+        new = [(use, model) for use, model in models if not model.proprietary_kernel_modules]
         if gpu.open_kernel_modules is False and new:
-            use, card = new[0]
-            message = f"{card.name} ({use.owner}) runs with open kernel modules only"
+            use, model = new[0]
+            message = f"{model.name} ({use.owner}) runs with open kernel modules only"
             yield Finding(("images", name, "gpu", "open_kernel_modules"), message, "leave it out")
 
 
@@ -121,15 +121,15 @@ def _runs(branch: int, cuda: str) -> bool:
     return found is not None and found.runs_cuda(cuda)
 
 
-@check("IMG008", Level.ERROR, "A CUDA toolkit that makes no code any more for a card of the image.")
-def cuda_card(facts: Facts) -> Iterator[Finding]:
-    for name, gpu, cards in _with_driver(facts):
+@check("IMG008", Level.ERROR, "A CUDA toolkit that makes no code any more for a GPU of the image.")
+def cuda_gpu(facts: Facts) -> Iterator[Finding]:
+    for name, gpu, models in _with_driver(facts):
         if gpu.cuda is None:
             continue
-        for use, card in cards:
-            if card.last_cuda is not None and _numbers(gpu.cuda) > _numbers(card.last_cuda):
-                message = f"CUDA {card.last_cuda} is the last for {card.name} ({use.owner}), not {gpu.cuda}"
-                yield Finding(("images", name, "gpu", "cuda"), message, f"take {card.last_cuda} or older")
+        for use, model in models:
+            if model.last_cuda is not None and _numbers(gpu.cuda) > _numbers(model.last_cuda):
+                message = f"CUDA {model.last_cuda} is the last for {model.name} ({use.owner}), not {gpu.cuda}"
+                yield Finding(("images", name, "gpu", "cuda"), message, f"take {model.last_cuda} or older")
                 break
 
 
@@ -137,13 +137,13 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-@check("IMG009", Level.ERROR, "A fraction of a card needs NVIDIA's vGPU driver, not a data centre's.")
+@check("IMG009", Level.ERROR, "A fraction of a GPU needs NVIDIA's vGPU driver, not a data centre's.")
 def fractions(facts: Facts) -> Iterator[Finding]:
-    for _, _, cards in _with_driver(facts):
-        for use, _ in cards:
+    for _, _, models in _with_driver(facts):
+        for use, _ in models:
             if use.type.gpus is not None and use.type.gpus.share < 1:
-                message = f"{use.type.name} has a part of a card, which only NVIDIA's vGPU driver runs"
-                yield Finding(use.path, message, "take a type with whole cards")
+                message = f"{use.type.name} has a part of a GPU, which only NVIDIA's vGPU driver runs"
+                yield Finding(use.path, message, "take a type with whole GPUs")
 
 
 @check("IMG010", Level.ERROR, "The instance type that an image is baked on does not exist, or does not fit.")

@@ -155,15 +155,15 @@ def _tags(facts: Facts, one: Machines) -> int:
     spec, pool = facts.spec, one.pool
     slices, mig = pool.gpus.time_slices, pool.gpus.mig
     some = Gpus("", "", 1, 0, "new", 0, "", open_kernel_modules=True, time_slices=slices, mig=mig)
-    cards = some if one.with_gpus else None
+    node_gpus = some if one.with_gpus else None
     labels = {
         **spec.kubernetes.labels,
         **place_labels("", "", ("",), ("",)),
-        **pool_labels("", "", cards, joined="", efa=pool.efa),
+        **pool_labels("", "", node_gpus, joined="", efa=pool.efa),
         **pool.labels,
     }
     taints = [Taint(taint.key, "", "") for taint in pool.taints]
-    resources = capacity(1, 1, 1, gpus=1 if cards else 0, adapters=1 if pool.efa else 0)
+    resources = capacity(1, 1, 1, gpus=1 if node_gpus else 0, adapters=1 if pool.efa else 0)
     return len(
         {
             **common_tags("", "", spec.owner, spec.tags),

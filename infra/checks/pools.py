@@ -115,7 +115,7 @@ def type_twice(facts: Facts) -> Iterator[Finding]:
 
 
 @check("POOL009", Level.ERROR, "A pool mixes models of GPUs, or types with GPUs and without.")
-def mixed_cards(facts: Facts) -> Iterator[Finding]:
+def mixed_gpus(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         first = one.types[0].type if one.types else None
         for typed in one.types[1:]:

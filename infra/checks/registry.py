@@ -23,7 +23,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "MACH": "What is the same on every machine",
     "GPU": "Cards that pods share",
     "K8S": "Kubernetes",
-    "WORK": "Classes of work, and who is sure of which cards",
+    "WORK": "Classes of work, and who is sure of which GPUs",
     "ADD": "Add-ons of the cluster",
     "STO": "Storage and state",
     "DNS": "Names in DNS",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from infra.catalogue import gpus
-from infra.catalogue.gpus import Card
+from infra.catalogue.gpus import Gpu
 from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant_one_of
 from infra.checks.registry import Finding, check
@@ -18,7 +18,7 @@ class _Shared(NamedTuple):
 
     path: Path
     """Of ``gpus``."""
-    card: Card | None
+    gpu: Gpu | None
     time_slices: int
     mig: str | None
 
@@ -26,30 +26,30 @@ class _Shared(NamedTuple):
 def _shared(facts: Facts) -> Iterator[_Shared]:
     for node in facts.nodes:
         if node.node.gpus is not None:
-            cards = node.node.gpus
-            yield _Shared(node.at("gpus"), node.card, cards.time_slices, cards.mig)
+            shared = node.node.gpus
+            yield _Shared(node.at("gpus"), node.gpu, shared.time_slices, shared.mig)
     for one in facts.machines:
         kind = one.with_gpus[0].type if one.with_gpus else None
-        card = gpus.find(kind.gpus.model) if kind is not None and kind.gpus is not None else None
-        yield _Shared(one.at("gpus"), card, one.pool.gpus.time_slices, one.pool.gpus.mig)
+        gpu = gpus.find(kind.gpus.model) if kind is not None and kind.gpus is not None else None
+        yield _Shared(one.at("gpus"), gpu, one.pool.gpus.time_slices, one.pool.gpus.mig)
 
 
-@check("GPU001", Level.ERROR, "Cards are to be split that can't be (Multi-Instance GPU).")
+@check("GPU001", Level.ERROR, "GPUs are to be split that can't be (Multi-Instance GPU).")
 def can_be_split(facts: Facts) -> Iterator[Finding]:
     for each in _shared(facts):
-        if each.mig is not None and each.card is not None and not each.card.mig:
-            message = f"{each.card.name} has no instances to be split into"
+        if each.mig is not None and each.gpu is not None and not each.gpu.mig:
+            message = f"{each.gpu.name} has no instances to be split into"
             yield Finding((*each.path, "mig"), message, "share it by turns: 'time_slices: 4'")
 
 
-@check("GPU002", Level.ERROR, "A size of instances that the cards do not have.")
+@check("GPU002", Level.ERROR, "A size of instances that the GPUs do not have.")
 def known_size(facts: Facts) -> Iterator[Finding]:
     for each in _shared(facts):
-        card = each.card
-        if each.mig is not None and card is not None and card.mig and each.mig not in card.mig_profiles:
-            sizes = card.mig_profiles
+        gpu = each.gpu
+        if each.mig is not None and gpu is not None and gpu.mig and each.mig not in gpu.mig_profiles:
+            sizes = gpu.mig_profiles
             hint = meant_one_of(each.mig, sizes) if sizes else "share it by turns: 'time_slices: 4'"
-            message = f"{card.name} is not split into {each.mig}"
+            message = f"{gpu.name} is not split into {each.mig}"
             message += f", but into {listed(sizes)}" if sizes else ": its sizes are not known here"
             yield Finding((*each.path, "mig"), message, hint)
 

@@ -193,18 +193,18 @@ def mac_twice(facts: Facts) -> Iterator[Finding]:
                 yield Finding(node.at("mac"), message, "read it from the machine: ip -br link")
 
 
-@check("SITE016", Level.ERROR, "A physical node has a graphics card that the catalogue does not know.")
-def known_card(facts: Facts) -> Iterator[Finding]:
+@check("SITE016", Level.ERROR, "A physical node has a GPU that the catalogue does not know.")
+def known_gpu(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
-        if node.node.gpus is not None and node.card is None:
+        if node.node.gpus is not None and node.gpu is None:
             model = node.node.gpus.model
             path = node.at("gpus", "model")
-            hint = meant(gpus.suggest(model)) or "cards are named as in titan-x-pascal, a100-40gb"
-            yield Finding(path, f"no card {model} is known", hint)
+            hint = meant(gpus.suggest(model)) or "GPUs are named as in titan-x-pascal, a100-40gb"
+            yield Finding(path, f"unknown GPU {model}", hint)
 
 
-@check("SITE039", Level.ERROR, "A physical node's card is made with several sizes of memory: name one.")
-def one_card(facts: Facts) -> Iterator[Finding]:
+@check("SITE039", Level.ERROR, "A physical node's GPU is made with several sizes of memory: name one.")
+def one_gpu(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         model = node.node.gpus.model if node.node.gpus is not None else ""
         if sizes := gpus.sizes(model):
@@ -212,7 +212,7 @@ def one_card(facts: Facts) -> Iterator[Finding]:
             yield Finding(node.at("gpus", "model"), message, "name one; nvidia-smi shows the memory")
 
 
-@check("SITE017", Level.ERROR, "A physical node's driver branch is unknown, or does not run its cards.")
+@check("SITE017", Level.ERROR, "A physical node's driver branch is unknown, or does not run its GPUs.")
 def node_driver(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         branch = node.node.gpus.driver if node.node.gpus is not None else None
@@ -222,16 +222,16 @@ def node_driver(facts: Facts) -> Iterator[Finding]:
         if drivers.find(branch) is None:
             message = f"there is no NVIDIA driver branch {branch}"
             yield Finding(path, message, meant(str(drivers.suggest(branch))))
-        elif node.card is not None and not node.card.runs(branch):
-            yield Finding(path, driver_misfit(node.card, branch), best_driver([node.card]))
+        elif node.gpu is not None and not node.gpu.runs(branch):
+            yield Finding(path, driver_misfit(node.gpu, branch), best_driver([node.gpu]))
 
 
-@check("SITE018", Level.ERROR, "A physical node without graphics cards is to work as one that has them.")
+@check("SITE018", Level.ERROR, "A physical node without GPUs is to work as one that has them.")
 def gpu_role(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         if NodeRole.GPU_WORKER in node.node.roles and node.node.gpus is None:
             index = node.node.roles.index(NodeRole.GPU_WORKER)
-            message = f"{node.name} has no graphics cards"
+            message = f"{node.name} has no GPUs"
             yield Finding(node.at("roles", index), message, "add 'gpus:', or make it a worker")
 
 
@@ -314,14 +314,14 @@ def no_region(facts: Facts) -> Iterator[Finding]:
         yield Finding(("kubernetes",), message, "take it out, or add a region for the masters")
 
 
-def driver_misfit(card: gpus.Card, branch: int) -> str:
+def driver_misfit(gpu: gpus.Gpu, branch: int) -> str:
     """Why a branch does not run a GPU."""
-    if branch < card.first_driver:
-        return f"{card.name} needs driver {card.first_driver} or newer, not {branch}"
-    return f"{card.name} has no driver after {card.last_driver}, so none from {branch}"
+    if branch < gpu.first_driver:
+        return f"{gpu.name} needs driver {gpu.first_driver} or newer, not {branch}"
+    return f"{gpu.name} has no driver after {gpu.last_driver}, so none from {branch}"
 
 
-def best_driver(cards: list[gpus.Card]) -> str:
+def best_driver(models: list[gpus.Gpu]) -> str:
     """A hint with the branch that runs all GPUs, or that there is none."""
-    best = drivers.newest_for(cards)
+    best = drivers.newest_for(models)
     return f"take {best.branch}" if best else "no driver runs all of them: they need images of their own"

@@ -17,7 +17,7 @@ _MOST_FLAVOURS: Final = 64
 """Flavors of one group of resources (Kueue, ``ClusterQueue``)."""
 
 
-def _cards(facts: Facts) -> Iterator[tuple[str, int]]:
+def _gpus(facts: Facts) -> Iterator[tuple[str, int]]:
     """Every model of GPU, and how many of it there are at most."""
     for node in facts.nodes:
         if node.node.gpus is not None:
@@ -28,8 +28,8 @@ def _cards(facts: Facts) -> Iterator[tuple[str, int]]:
             yield has[0].model, min(each.count for each in has) * group.nodes
 
 
-@check("WORK001", Level.ERROR, "A class of work whose oldest cards are newer than its newest.")
-def no_cards_left(facts: Facts) -> Iterator[Finding]:
+@check("WORK001", Level.ERROR, "A class of work whose oldest GPUs are newer than its newest.")
+def no_gpus_left(facts: Facts) -> Iterator[Finding]:
     for name, each in facts.spec.kubernetes.priority_classes.items():
         newest, oldest = each.gpu_class or "new", each.at_least or "old"
         if _OLDEST_FIRST.index(oldest) > _OLDEST_FIRST.index(newest):
@@ -38,9 +38,9 @@ def no_cards_left(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, f"lower it to {newest}, or raise gpu_class")
 
 
-@check("WORK002", Level.WARNING, "A class of work is given cards of which there are none.")
-def missing_cards(facts: Facts) -> Iterator[Finding]:
-    there = {card.gpu_class for model, count in _cards(facts) if count and (card := gpus.find(model))}
+@check("WORK002", Level.WARNING, "A class of work is given GPUs of which there are none.")
+def missing_gpus(facts: Facts) -> Iterator[Finding]:
+    there = {gpu.gpu_class for model, count in _gpus(facts) if count and (gpu := gpus.find(model))}
     for name, each in facts.spec.kubernetes.priority_classes.items():
         newest = _OLDEST_FIRST.index(each.gpu_class or "new")
         oldest = _OLDEST_FIRST.index(each.at_least or "old")
@@ -48,18 +48,18 @@ def missing_cards(facts: Facts) -> Iterator[Finding]:
         if there and given and not there & {*given}:
             path = ("kubernetes", "priority_classes", name, "at_least" if each.at_least else "gpu_class")
             message = (
-                f"its work is given {listed(given)} cards, and there are only {listed(sorted(there))} ones"
+                f"its work is given {listed(given)} GPUs, and there are only {listed(sorted(there))} ones"
             )
-            yield Finding(path, message, "take it out, or its work with a use for cards waits for ever")
+            yield Finding(path, message, "take it out, or its work with a use for GPUs waits for ever")
 
 
-@check("WORK003", Level.WARNING, "Groups are sure of more cards than there are.")
+@check("WORK003", Level.WARNING, "Groups are sure of more GPUs than there are.")
 def promised_twice(facts: Facts) -> Iterator[Finding]:
     quotas = {name: each.gpu_quota for name, each in facts.spec.access.groups.items() if each.gpu_quota}
-    promised, there = sum(quotas.values()), sum(count for _, count in _cards(facts))
+    promised, there = sum(quotas.values()), sum(count for _, count in _gpus(facts))
     if promised > there:
         path = ("access", "groups", [*quotas][-1], "gpu_quota")
-        message = f"{listed(quotas)} are sure of {promised} cards, and there are at most {there}"
+        message = f"{listed(quotas)} are sure of {promised} GPUs, and there are at most {there}"
         yield Finding(path, message, "lower it, or raise a pool's max")
 
 
@@ -71,7 +71,7 @@ def many_kinds(facts: Facts) -> Iterator[Finding]:
     racks = {node.node.gpus.model if node.node.gpus else "" for node in facts.nodes}
     kinds = len(pools) + len(racks)
     if kinds > _MOST_FLAVOURS:
-        message = f"{kinds} pools and models of cards; Kueue tells {_MOST_FLAVOURS} apart"
+        message = f"{kinds} pools and models of GPUs; Kueue tells {_MOST_FLAVOURS} apart"
         yield Finding(
             ("pools",), message, "make one pool of several whose machines are alike, or turn kueue off"
         )

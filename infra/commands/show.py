@@ -122,33 +122,33 @@ def catalogue(
 def _gpus(*, json: bool) -> int:
     from infra.catalogue import gpus
 
-    found = [card for name in gpus.names() if (card := gpus.find(name)) is not None]
+    found = [gpu for name in gpus.names() if (gpu := gpus.find(name)) is not None]
     if json:
         say_json(
             [
                 {
-                    "model": card.slug,
-                    "name": card.name,
-                    "also": list(card.aliases),
-                    "class": card.gpu_class,
-                    "memory_mib": card.memory_mib,
-                    "compute_capability": card.compute_capability,
-                    "drivers": [card.first_driver, card.last_driver],
+                    "model": gpu.slug,
+                    "name": gpu.name,
+                    "also": list(gpu.aliases),
+                    "class": gpu.gpu_class,
+                    "memory_mib": gpu.memory_mib,
+                    "compute_capability": gpu.compute_capability,
+                    "drivers": [gpu.first_driver, gpu.last_driver],
                 }
-                for card in found
+                for gpu in found
             ]
         )
         return 0
     rows = [
         (
-            card.slug,
-            card.gpu_class,
-            f"{card.memory_mib / 1024:.0f} GiB",
-            card.compute_capability,
-            f"{card.first_driver} to {card.last_driver or 'today'}",
-            ", ".join(card.aliases),
+            gpu.slug,
+            gpu.gpu_class,
+            f"{gpu.memory_mib / 1024:.0f} GiB",
+            gpu.compute_capability,
+            f"{gpu.first_driver} to {gpu.last_driver or 'today'}",
+            ", ".join(gpu.aliases),
         )
-        for card in sorted(found, key=lambda card: (float(card.compute_capability), card.slug))
+        for gpu in sorted(found, key=lambda gpu: (float(gpu.compute_capability), gpu.slug))
     ]
     say(columns(("model", "class", "memory", "compute", "drivers", "also"), rows))
     return 0

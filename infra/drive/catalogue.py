@@ -130,14 +130,14 @@ def row_of(described: Row) -> Row:
     """A row of ``instances.json`` from one ``InstanceTypeInfo`` of EC2's API."""
     network = described["NetworkInfo"]
     said = str(network.get("NetworkPerformance", ""))
-    cards = network.get("NetworkCards", ())
+    network_cards = network.get("NetworkCards", ())
     row: Row = {
         "vcpus": described["VCpuInfo"]["DefaultVCpus"],
         "memory_mib": described["MemoryInfo"]["SizeInMiB"],
         "network": said,
     }
     if bandwidth_gbps(said) is None:
-        row["gbps"] = sum(card.get("PeakBandwidthInGbps", 0.0) for card in cards)
+        row["gbps"] = sum(each.get("PeakBandwidthInGbps", 0.0) for each in network_cards)
     supported = described["ProcessorInfo"]["SupportedArchitectures"]
     architectures = [one for one in _ARCHITECTURES if one in supported]
     if architectures != ["x86_64"]:
@@ -220,8 +220,8 @@ def _gpus(described: Row) -> list[Any] | None:
 
 def _model(name: str, memory_mib: int) -> str:
     """The GPU's slug. AWS names an A100 of 40 and one of 80 GB alike; their memory tells them apart."""
-    card = gpus.find(f"{name}-{round(memory_mib / 1024)}gb") or gpus.find(name)
-    return card.slug if card else re.sub(r"[^a-z0-9]+", "-", name.lower())
+    model = gpus.find(f"{name}-{round(memory_mib / 1024)}gb") or gpus.find(name)
+    return model.slug if model else re.sub(r"[^a-z0-9]+", "-", name.lower())
 
 
 def _by_type(offers: Mapping[str, Iterable[Row]]) -> dict[str, dict[str, str]]:

@@ -48,17 +48,17 @@ def place_labels(
     }
 
 
-def gpu_labels(cards: Gpus | None, *, counted: bool = True, owned: bool = False) -> dict[str, str]:
+def gpu_labels(gpus: Gpus | None, *, counted: bool = True, owned: bool = False) -> dict[str, str]:
     """Which GPUs there are, and when work that has no use for them may come. ``counted``: whether every
     machine has that many; ``owned``: whether an idle one costs nothing."""
-    if cards is None:
+    if gpus is None:
         return {}
     return {
-        labels.GPU_MODEL: cards.model,
-        f"{labels.OURS}/gpu-family": cards.family,
-        **({GPU_COUNT: str(cards.count)} if counted else {}),
-        f"{labels.OURS}/gpu-memory-mib": str(cards.memory_mib),
-        labels.GPU_CLASS: cards.gpu_class,
+        labels.GPU_MODEL: gpus.model,
+        f"{labels.OURS}/gpu-family": gpus.family,
+        **({GPU_COUNT: str(gpus.count)} if counted else {}),
+        f"{labels.OURS}/gpu-memory-mib": str(gpus.memory_mib),
+        labels.GPU_CLASS: gpus.gpu_class,
         labels.WITHOUT_GPUS: "idle" if owned else "never",
     }
 
@@ -80,7 +80,7 @@ def interconnect(types: Sequence[InstanceType]) -> str:
 
 
 def pool_labels(
-    pool: str, market: str, cards: Gpus | None, *, joined: str, efa: bool, counted: bool = True
+    pool: str, market: str, gpus: Gpus | None, *, joined: str, efa: bool, counted: bool = True
 ) -> dict[str, str]:
     """Of a pool's nodes, wherever they are. ``joined``: how GPUs of one machine talk to each other."""
     return {
@@ -88,8 +88,8 @@ def pool_labels(
         labels.CAPACITY: market,
         **interconnect_label(joined),
         **efa_label(efa=efa),
-        **gpu_labels(cards, counted=counted),
-        **sharing_labels(cards),
+        **gpu_labels(gpus, counted=counted),
+        **sharing_labels(gpus),
     }
 
 

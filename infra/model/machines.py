@@ -245,6 +245,6 @@ class ControlPlane(Struct, frozen=True):
     port: int
 
 
-def has_cards(pools: Iterable[NodePool], sites: Iterable[PhysicalSite]) -> bool:
+def has_gpus(pools: Iterable[NodePool], sites: Iterable[PhysicalSite]) -> bool:
     """Whether any node of the cluster has GPUs, or may come to have some."""
     return any(pool.gpus for pool in pools) or any(node.gpus for site in sites for node in site.nodes)

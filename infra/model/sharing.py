@@ -18,28 +18,30 @@ MIG_LABEL: Final = "nvidia.com/mig.config"
 """How a node's GPUs are to be split, in the words of NVIDIA's MIG manager: ``all-1g.10gb``."""
 
 
-def shared(cards: Gpus, time_slices: int, mig: str | None) -> Gpus:
+def shared(node_gpus: Gpus, time_slices: int, mig: str | None) -> Gpus:
     """A machine's GPUs, and how many of them pods see."""
-    card = gpus.find(cards.model)
-    instances = card.mig_profiles.get(mig, 1) if card is not None and mig is not None else 1
-    return replace(cards, time_slices=time_slices, mig=mig, offered=cards.count * instances * time_slices)
+    gpu = gpus.find(node_gpus.model)
+    instances = gpu.mig_profiles.get(mig, 1) if gpu is not None and mig is not None else 1
+    return replace(
+        node_gpus, time_slices=time_slices, mig=mig, offered=node_gpus.count * instances * time_slices
+    )
 
 
-def configuration(cards: Gpus) -> str:
+def configuration(node_gpus: Gpus) -> str:
     """The device plugin's configuration for them: ``whole``, ``slices-4``, ``mig-1g-10gb-slices-4``."""
     parts = (
-        f"mig-{cards.mig.replace('.', '-')}" if cards.mig else "",
-        f"slices-{cards.time_slices}" if cards.time_slices > 1 else "",
+        f"mig-{node_gpus.mig.replace('.', '-')}" if node_gpus.mig else "",
+        f"slices-{node_gpus.time_slices}" if node_gpus.time_slices > 1 else "",
     )
     return "-".join(filter(None, parts)) or WHOLE
 
 
-def sharing_labels(cards: Gpus | None) -> dict[str, str]:
+def sharing_labels(node_gpus: Gpus | None) -> dict[str, str]:
     """What a node of shared GPUs says; nothing where a GPU is one pod's."""
-    if cards is None:
+    if node_gpus is None:
         return {}
-    named = configuration(cards)
+    named = configuration(node_gpus)
     return {
         **({PLUGIN: named} if named != WHOLE else {}),
-        **({MIG_LABEL: f"all-{cards.mig}"} if cards.mig else {}),
+        **({MIG_LABEL: f"all-{node_gpus.mig}"} if node_gpus.mig else {}),
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.catalogue import addons
 from infra.model import kubernetes as made
-from infra.model.machines import NodePool, has_cards
+from infra.model.machines import NodePool, has_gpus
 from infra.model.places import PhysicalSite
 from infra.model.platform import Storage
 from infra.resolve import services
@@ -23,7 +23,7 @@ def offers(
     """What the cluster has that add-ons are for."""
     has: dict[addons.Where, bool] = {
         "always": True,
-        "gpus": has_cards(pools, sites),
+        "gpus": has_gpus(pools, sites),
         "efa": any(pool.efa_interfaces for pool in pools),
         "efs": bool(storage.efs),
         "s3": bool(storage.s3),

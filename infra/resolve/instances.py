@@ -11,7 +11,7 @@ from infra.model.labels import instance_labels, role_taints
 from infra.model.machines import ControlPlane, Disk, Image, Instance
 from infra.model.names import identifier, named, subnet_name, thing_tags
 from infra.model.places import Region, Tier
-from infra.resolve.machines import ROOT_DEVICE, cards_of
+from infra.resolve.machines import ROOT_DEVICE, gpus_of
 from infra.resolve.run_lists import run_list
 from infra.resolve.zones import Zones, instance_owner
 from infra.schema import Spec
@@ -60,7 +60,7 @@ class Foundry:
         spread = region.zones[index % len(region.zones)]
         zone = self.zones.zone(instance_owner(site, hostname), region.zones, spread)
         kind = instances.find(instance_type)
-        cards = cards_of(kind, image) if kind is not None else None
+        node_gpus = gpus_of(kind, image) if kind is not None else None
         tier: Tier = "public" if public else "private"
         name = named("tag-value", self.environment, site, hostname)
         taints = role_taints((role,))
@@ -72,13 +72,13 @@ class Foundry:
             fqdn=f"{hostname}.{self.zone}",
             public_name=f"{hostname}.{self.public_zone}" if public and self.public_zone else None,
             role=role,
-            run_list=run_list((role,), cards),
+            run_list=run_list((role,), node_gpus),
             site=site,
             zone=zone,
             subnet=subnet_name(tier, zone),
             instance_type=instance_type,
             architecture=image.architecture,
-            gpus=cards,
+            gpus=node_gpus,
             image=image_name,
             image_id=image.ids.get(site),
             root_disk=Disk(ROOT_DEVICE, root_gib or image.root_disk_gib, "gp3", None, None),

@@ -74,12 +74,12 @@ def _image_gpu(spec: Spec, name: str, gpu: written.ImageGpu) -> made.ImageGpu:
     pools = [pool for pool in spec.pools.values() if pool.image == name]
     types = {weighted.type for pool in pools for weighted in pool.instance_types}
     types |= {node.instance_type for node in spec.access.ssh_nodes.values() if node.image == name}
-    cards = [
-        card
+    models = [
+        model
         for kind in types
-        if (found := instances.find(kind)) and found.gpus and (card := gpus.find(found.gpus.model))
+        if (found := instances.find(kind)) and found.gpus and (model := gpus.find(found.gpus.model))
     ]
-    fits = gpu.driver >= drivers.OPEN_MODULES_SINCE and all(card.open_kernel_modules for card in cards)
+    fits = gpu.driver >= drivers.OPEN_MODULES_SINCE and all(model.open_kernel_modules for model in models)
     opened = gpu.open_kernel_modules
     return made.ImageGpu(gpu.driver, gpu.cuda, fits if opened is None else opened, gpu.fabric_manager)
 
@@ -128,10 +128,10 @@ def _pool(
     born: str,
 ) -> made.NodePool:
     types = [found for weighted in pool.instance_types if (found := instances.find(weighted.type))]
-    cards = cards_of(types[0], image)
-    if cards is not None:
-        cards = shared(cards, pool.gpus.time_slices, pool.gpus.mig)
-    role = pool.role or ("gpu-worker" if cards else "worker")
+    node_gpus = gpus_of(types[0], image)
+    if node_gpus is not None:
+        node_gpus = shared(node_gpus, pool.gpus.time_slices, pool.gpus.mig)
+    role = pool.role or ("gpu-worker" if node_gpus else "worker")
     root = _disk(ROOT_DEVICE, pool.root_disk or written.Disk(size=image.root_disk_gib * 1024))
     taints = tuple(Taint(taint.key, taint.value, taint.effect.value) for taint in pool.taints)
     labels = {
@@ -139,7 +139,7 @@ def _pool(
         **pool_labels(
             name,
             pool.market.kind,
-            cards,
+            node_gpus,
             joined=interconnect(types),
             efa=pool.efa,
             counted=len({kind.gpus.count for kind in types if kind.gpus}) == 1,
@@ -147,7 +147,7 @@ def _pool(
         **pool.labels,
     }
     (vcpus, mib), pods = _least(types), spec.kubernetes.pods.pods_per_node
-    offered, adapters = _offered(types, cards), _adapters(pool, types)
+    offered, adapters = _offered(types, node_gpus), _adapters(pool, types)
     common = _Common(
         environment=environment,
         cluster=spec.name,
@@ -172,7 +172,7 @@ def _pool(
         image=image.name,
         market=_market(pool.market),
         role=role,
-        gpus=cards,
+        gpus=node_gpus,
         root_disk=root,
         scratch_disks=tuple(map(_disk, _SCRATCH_DEVICES, pool.scratch_disks)),
         taints=taints,
@@ -180,7 +180,7 @@ def _pool(
         placement_group=pool.placement_group,
         efa_interfaces=adapters,
         launch=pool.launch,
-        capacity_rebalance=rebalances(pool, with_gpus=cards is not None),
+        capacity_rebalance=rebalances(pool, with_gpus=node_gpus is not None),
         warm_pool=made.WarmPool(
             pool.warm_pool.state, pool.warm_pool.min, pool.warm_pool.max_prepared, pool.warm_pool.reuse
         )
@@ -193,15 +193,15 @@ def _pool(
     )
 
 
-def cards_of(kind: instances.InstanceType, image: made.Image) -> Gpus | None:
+def gpus_of(kind: instances.InstanceType, image: made.Image) -> Gpus | None:
     """An instance type's GPUs, as the image's driver runs them; None without either."""
     if kind.gpus is None or image.gpu is None:
         return None
-    card = gpus.find(kind.gpus.model)
-    assert card is not None, "the catalogue knows the cards of its own types"
+    model = gpus.find(kind.gpus.model)
+    assert model is not None, "the catalogue knows the GPUs of its own types"
     return Gpus(
-        kind.gpus.model, card.name, kind.gpus.count, kind.gpus.memory_mib, card.gpu_class, image.gpu.driver,
-        card.architecture, image.gpu.open_kernel_modules, offered=kind.gpus.count,
+        kind.gpus.model, model.name, kind.gpus.count, kind.gpus.memory_mib, model.gpu_class, image.gpu.driver,
+        model.architecture, image.gpu.open_kernel_modules, offered=kind.gpus.count,
     )  # fmt: skip
 
 
@@ -296,7 +296,7 @@ def _adapters(pool: written.Pool, types: list[instances.InstanceType]) -> int:
     return min(kind.efa_interfaces for kind in types) if pool.efa else 0
 
 
-def _offered(types: list[instances.InstanceType], cards: Gpus | None) -> int:
+def _offered(types: list[instances.InstanceType], node_gpus: Gpus | None) -> int:
     """How many GPUs, slices or instances of GPUs a node of any of the types offers."""
-    each = cards.offered // cards.count if cards is not None else 1
+    each = node_gpus.offered // node_gpus.count if node_gpus is not None else 1
     return min(kind.gpus.count if kind.gpus else 0 for kind in types) * each

@@ -202,10 +202,10 @@ def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
 def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: str) -> PhysicalNode:
     node = site.nodes[host]
     router = _router(site, host)
-    cards = _cards(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
-    if cards is not None and node.gpus is not None:
-        cards = shared(cards, node.gpus.time_slices, node.gpus.mig)
-    default = written.NodeRole.GPU_WORKER if cards else written.NodeRole.WORKER
+    node_gpus = _gpus(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
+    if node_gpus is not None and node.gpus is not None:
+        node_gpus = shared(node_gpus, node.gpus.time_slices, node.gpus.mig)
+    default = written.NodeRole.GPU_WORKER if node_gpus else written.NodeRole.WORKER
     labels = {
         **spec.kubernetes.labels,
         # A rack is what fails together: a switch, a fuse.
@@ -213,8 +213,8 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         **({f"{OURS}/rack": node.rack} if node.rack else {}),
         CAPACITY: "physical",
         **interconnect_label(),
-        **gpu_labels(cards, owned=True),
-        **sharing_labels(cards),
+        **gpu_labels(node_gpus, owned=True),
+        **sharing_labels(node_gpus),
         **node.labels,
     }
     roles = tuple(role.value for role in node.roles or (default,))
@@ -227,9 +227,9 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         cpus=node.cpus,
         memory_mib=node.memory,
         disks=tuple(PhysicalDisk(disk.device, disk.size, disk.use) for disk in node.disks),
-        gpus=cards,
+        gpus=node_gpus,
         roles=roles,
-        run_list=run_list(roles, cards),
+        run_list=run_list(roles, node_gpus),
         labels=dict(sorted(labels.items())),
         ubuntu=node.ubuntu or site.ubuntu,
         router=router,
@@ -244,7 +244,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
             node.cpus,
             node.memory,
             spec.kubernetes.pods.pods_per_node,
-            gpus=cards.offered if cards is not None else 0,
+            gpus=node_gpus.offered if node_gpus is not None else 0,
         ),
     )
 
@@ -260,21 +260,21 @@ def _router(site: written.PhysicalSite, host: str) -> IPv4Address:
 
 
 @cache
-def _cards(model: str, count: int, driver: int | None) -> Gpus | None:
-    card = gpus.find(model)
-    if card is None:
+def _gpus(model: str, count: int, driver: int | None) -> Gpus | None:
+    gpu = gpus.find(model)
+    if gpu is None:
         return None
-    newest = drivers.newest_for([card])
-    branch = driver or (newest.branch if newest else card.first_driver)
-    opened = card.open_kernel_modules and branch >= drivers.OPEN_MODULES_SINCE
+    newest = drivers.newest_for([gpu])
+    branch = driver or (newest.branch if newest else gpu.first_driver)
+    opened = gpu.open_kernel_modules and branch >= drivers.OPEN_MODULES_SINCE
     return Gpus(
-        card.slug,
-        card.name,
+        gpu.slug,
+        gpu.name,
         count,
-        card.memory_mib,
-        card.gpu_class,
+        gpu.memory_mib,
+        gpu.gpu_class,
         branch,
-        card.architecture,
+        gpu.architecture,
         opened,
         offered=count,
     )

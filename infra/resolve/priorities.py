@@ -23,7 +23,7 @@ def priority_classes(spec: Spec) -> tuple[PriorityClass, ...]:
         PriorityClass(
             name=name,
             value=each.value,
-            gpu_classes=_cards(each),
+            gpu_classes=_gpus(each),
             preempts=each.preempts,
             default=name == default,
             yields=each.value < 0,
@@ -32,7 +32,7 @@ def priority_classes(spec: Spec) -> tuple[PriorityClass, ...]:
     )
 
 
-def _cards(each: written.PriorityClass) -> tuple[GpuClass, ...]:
+def _gpus(each: written.PriorityClass) -> tuple[GpuClass, ...]:
     newest = _NEWEST_FIRST.index(each.gpu_class or "new")
     oldest = _NEWEST_FIRST.index(each.at_least or "old")
     return _NEWEST_FIRST[newest : oldest + 1]

@@ -8,14 +8,14 @@ from infra.catalogue import roles
 from infra.model.places import Gpus
 
 
-def run_list(its_roles: Sequence[str], cards: Gpus | None) -> tuple[str, ...]:
+def run_list(its_roles: Sequence[str], gpus: Gpus | None) -> tuple[str, ...]:
     """A machine's roles, what serves others first. GPUs have their driver, whatever the machine is for."""
     ordered = sorted(its_roles, key=roles.SERVERS_FIRST.index)
-    entries = (f"role[{_role(role, cards)}]" for role in ordered)
-    if cards is not None and roles.GPU_WORKER not in its_roles:
+    entries = (f"role[{_role(role, gpus)}]" for role in ordered)
+    if gpus is not None and roles.GPU_WORKER not in its_roles:
         return ("role[base]", "recipe[gpu]", *entries)
     return tuple(entries)
 
 
-def _role(role: str, cards: Gpus | None) -> str:
-    return roles.family_role(cards.family) if role == roles.GPU_WORKER and cards is not None else role
+def _role(role: str, gpus: Gpus | None) -> str:
+    return roles.family_role(gpus.family) if role == roles.GPU_WORKER and gpus is not None else role

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from infra.catalogue import drivers, gpus, instances, software
-from infra.catalogue.gpus import Card
+from infra.catalogue.gpus import Gpu
 from infra.catalogue.roles import family_of
 from infra.model.machines import NodePool
 from infra.model.places import PhysicalSite
@@ -48,15 +48,15 @@ def resolve_gpu_families(
     spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, ...]
 ) -> tuple[GpuFamily, ...]:
     """The architectures of all GPUs that there are, and those that an image's roles name."""
-    cards: defaultdict[str, dict[str, Card]] = defaultdict(dict)
+    models: defaultdict[str, dict[str, Gpu]] = defaultdict(dict)
     for model in _models(spec, sites, pools):
-        card = gpus.find(model)
-        if card is not None:
-            cards[card.architecture][card.slug] = card
+        gpu = gpus.find(model)
+        if gpu is not None:
+            models[gpu.architecture][gpu.slug] = gpu
     named = {family for image in spec.images.values() for role in image.roles if (family := family_of(role))}
     return tuple(
-        _family(name, tuple(cards[name].values()) if name in cards else _newest(name))
-        for name in sorted(named | cards.keys())
+        _family(name, tuple(models[name].values()) if name in models else _newest(name))
+        for name in sorted(named | models.keys())
     )
 
 
@@ -69,15 +69,15 @@ def _models(spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, 
             yield found.gpus.model
 
 
-def _newest(family: str) -> tuple[Card, ...]:
+def _newest(family: str) -> tuple[Gpu, ...]:
     """Those of a family that the newest branch still runs, where it is not known which there are."""
-    cards = [card for name in gpus.names() if (card := gpus.find(name)) and card.architecture == family]
-    branch = max(found.branch for card in cards if (found := drivers.newest_for([card])))
-    return tuple(card for card in cards if card.runs(branch))
+    models = [gpu for name in gpus.names() if (gpu := gpus.find(name)) and gpu.architecture == family]
+    branch = max(found.branch for gpu in models if (found := drivers.newest_for([gpu])))
+    return tuple(gpu for gpu in models if gpu.runs(branch))
 
 
-def _family(name: str, cards: tuple[Card, ...]) -> GpuFamily:
-    best = drivers.newest_for(cards)
-    assert best is not None, f"a branch runs all {name} cards of the catalogue"
-    opened = best.branch >= drivers.OPEN_MODULES_SINCE and all(card.open_kernel_modules for card in cards)
+def _family(name: str, models: tuple[Gpu, ...]) -> GpuFamily:
+    best = drivers.newest_for(models)
+    assert best is not None, f"a branch runs all {name} GPUs of the catalogue"
+    opened = best.branch >= drivers.OPEN_MODULES_SINCE and all(gpu.open_kernel_modules for gpu in models)
     return GpuFamily(name, best.branch, opened)

@@ -149,12 +149,12 @@ class Cloud:
     def bill(self) -> tuple[float, float]:
         """USD and GPUs' hours up to now."""
         now = self._calendar.now
-        cost, cards = self.cost, self.gpu_seconds
+        cost, gpus = self.cost, self.gpu_seconds
         for each in self._machines.values():
             seconds = now - (each.seen.launched or now)
             cost += seconds / 3600 * each.price
-            cards += seconds * self._cards(each)
-        return cost, cards / 3600
+            gpus += seconds * self._gpus(each)
+        return cost, gpus / 3600
 
     # What a writer may do
 
@@ -448,7 +448,7 @@ class Cloud:
         machine.ended = now
         seconds = max(now - (machine.seen.launched or now), 60)  # a minute at least is billed
         self.cost += seconds / 3600 * machine.price
-        self.gpu_seconds += seconds * self._cards(machine)
+        self.gpu_seconds += seconds * self._gpus(machine)
         del self._machines[machine.seen.id]
         self._count[machine.seen.zone, machine.kind.name, machine.seen.spot] -= 1
         self._vcpus[group.config.region, machine.market] -= machine.kind.vcpus
@@ -462,5 +462,5 @@ class Cloud:
 
         self._calendar.after(self._conditions.ending, forget)
 
-    def _cards(self, machine: Machine) -> int:
+    def _gpus(self, machine: Machine) -> int:
         return self._groups[machine.group].config.allocatable.get(GPU, 0) * machine.kind.weight

@@ -60,7 +60,7 @@ class Conditions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """From a launch to a node that is ready: the median."""
     boot_spread: float = 0.25
     """Sigma of the logarithm of it."""
-    cards: float = 30
+    gpu_startup: float = 30
     """From a ready node to one that offers its GPUs."""
     ending: float = 45
     """From the end of an instance until its group no longer shows it."""

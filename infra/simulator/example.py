@@ -50,7 +50,7 @@ def _group(
 ) -> Group:
     found = instances.find(kind)
     assert found is not None
-    cards = found.gpus.count if found.gpus else 0
+    count = found.gpus.count if found.gpus else 0
     # What the kubelet and the system keep: half a core and a tenth of the memory.
     offered = {"cpu": found.vcpus * 1000 - 500, "memory": int(found.memory_mib * 0.9) << 20, PODS: 110}
     labels = {
@@ -58,7 +58,7 @@ def _group(
         "causeway.dev/pool": pool,
         "causeway.dev/capacity-type": "spot" if spot else "on-demand",
     }
-    family = "p" if cards else "standard"
+    family = "p" if count else "standard"
     return Group(
         name=f"lab-{site}-{pool}",
         pool=pool,
@@ -83,8 +83,8 @@ def _group(
         on_demand_base=0,
         on_demand_percent=0 if spot else 100,
         labels=labels,
-        taints=(Taint(GPU, "true"),) if cards else (),
-        allocatable={**offered, GPU: cards} if cards else offered,
+        taints=(Taint(GPU, "true"),) if count else (),
+        allocatable={**offered, GPU: count} if count else offered,
         drain_timeout_seconds=900,
     )
 

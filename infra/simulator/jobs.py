@@ -58,7 +58,7 @@ class _Run:
     """What it is part of in a queue of Kueue's."""
 
     @property
-    def cards(self) -> int:
+    def gpus(self) -> int:
         return self.job.gpus * len(self.members)
 
 
@@ -214,7 +214,7 @@ class Jobs:
         run.done = True
         self.account.finished += len(run.members)
         self.account.delays.extend([now - run.submitted - run.job.seconds] * len(run.members))
-        self.account.used_gpu_seconds += run.job.seconds * run.cards
+        self.account.used_gpu_seconds += run.job.seconds * run.gpus
         for work in run.works:
             self._cluster.finish(work)
         key = run.job.gang_key
@@ -231,7 +231,7 @@ class Jobs:
             every = run.job.checkpoint
             saved = 0.0 if not every else computed if asked else computed // every * every
             run.remaining -= saved
-            self.account.lost_gpu_seconds += (computed - saved) * run.cards
+            self.account.lost_gpu_seconds += (computed - saved) * run.gpus
             self.account.restarts += len(run.members)
         for other in run.works:
             if other is not work:

@@ -217,9 +217,9 @@ class World:
             )
         )
         if GPU in offered:
-            self.calendar.after(self.conditions.cards, lambda: self._cards(machine, offered))
+            self.calendar.after(self.conditions.gpu_startup, lambda: self._gpus(machine, offered))
 
-    def _cards(self, machine: Machine, offered: dict[str, int]) -> None:
+    def _gpus(self, machine: Machine, offered: dict[str, int]) -> None:
         if machine.ended is None and machine.node in self.cluster.hosts:
             self.cluster.change(machine.node, allocatable=offered)
 

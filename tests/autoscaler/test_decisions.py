@@ -115,7 +115,7 @@ def test_30_no_second_machine_while_agents_have_their_taints_on_a_ready_node(age
     assert [each.outcome for each in decision.verdicts] == ["coming"]
 
 
-def test_30_no_second_machine_while_only_some_cards_are_there() -> None:
+def test_30_no_second_machine_while_only_some_gpus_are_there() -> None:
     """As where GPUs are split after the device plugin first told of them."""
     assert sizes(loop(*joining(allocatable={**P3, GPU: 1}))) == {}
 
@@ -297,7 +297,7 @@ def test_12_a_member_where_the_rest_never_fits_does_not_keep_it_waiting() -> Non
     assert sizes(loop(full, Memory())) == {}
 
 
-def test_12_a_launcher_without_cards_does_not_bind_the_workers_to_its_site() -> None:
+def test_12_a_launcher_without_gpus_does_not_bind_the_workers_to_its_site() -> None:
     key = make.key_of(kind="JobSet")
     worker, launcher = make.shape(gpus=4), make.shape(tolerations=(GPU_TOLERATION,))
     nodes = make.titans(8)
@@ -310,12 +310,12 @@ def test_12_a_launcher_without_cards_does_not_bind_the_workers_to_its_site() -> 
     assert sizes(decision) == {WEST.name: 7}
 
 
-NO_CARDS = {name: amount for name, amount in P3.items() if name != GPU}
+NO_GPUS = {name: amount for name, amount in P3.items() if name != GPU}
 
 
-def test_30_an_idle_machine_whose_cards_are_away_for_a_moment_is_not_ended() -> None:
+def test_30_an_idle_machine_whose_gpus_are_away_for_a_moment_is_not_ended() -> None:
     """Their plugin is replaced. The machine is old, and has been kept idle for long."""
-    node = make.node(WEST, allocatable=NO_CARDS)
+    node = make.node(WEST, allocatable=NO_GPUS)
     snapshot = seen([node], make.pods(1, gpus=4))
     decision = loop(snapshot, Memory(idle={node.name: NOW - 5000}))
     assert decision.actions == (), "it is waited for"
@@ -323,8 +323,8 @@ def test_30_an_idle_machine_whose_cards_are_away_for_a_moment_is_not_ended() -> 
     assert [each.forced for each in of(Terminate, loop(snapshot, decision.memory, later).actions)] == [True]
 
 
-def test_32_cards_that_are_away_from_machines_that_work_stop_nothing() -> None:
-    nodes = [make.node(WEST, number, allocatable=NO_CARDS) for number in range(1, 11)]
+def test_32_gpus_that_are_away_from_machines_that_work_stop_nothing() -> None:
+    nodes = [make.node(WEST, number, allocatable=NO_GPUS) for number in range(1, 11)]
     work = [make.pod(each.name, gpus=4, node=each.name) for each in nodes]
     decision = loop(seen(nodes, [*work, *make.pods(1, gpus=4)]), Memory())
     assert decision.stopped is None

@@ -3,18 +3,18 @@ from __future__ import annotations
 import pytest
 
 from infra.catalogue import drivers, gpus
-from infra.catalogue.gpus import Card
+from infra.catalogue.gpus import Gpu
 
 
-def card(slug: str) -> Card:
+def gpu(slug: str) -> Gpu:
     found = gpus.find(slug)
     assert found is not None, slug
     return found
 
 
-def test_every_card_has_a_driver() -> None:
+def test_every_gpu_has_a_driver() -> None:
     for slug in gpus.names():
-        one = card(slug)
+        one = gpu(slug)
         assert one.slug == slug
         assert one.memory_mib >= 4096
         assert one.last_driver is None or one.first_driver < one.last_driver
@@ -23,9 +23,9 @@ def test_every_card_has_a_driver() -> None:
         assert one.runs(newest.branch)
 
 
-def test_no_two_cards_share_a_name() -> None:
+def test_no_two_gpus_share_a_name() -> None:
     for slug in gpus.names():
-        for word in (slug, card(slug).name, *card(slug).aliases):
+        for word in (slug, gpu(slug).name, *gpu(slug).aliases):
             found = gpus.find(word)
             assert found is not None
             assert found.slug == slug, word
@@ -40,34 +40,34 @@ def test_no_two_cards_share_a_name() -> None:
         ("b200", "blackwell", "10.0", 570, None),
     ],
 )
-def test_cards(slug: str, architecture: str, capability: str, first: int, last: int | None) -> None:
-    one = card(slug)
+def test_gpus(slug: str, architecture: str, capability: str, first: int, last: int | None) -> None:
+    one = gpu(slug)
     assert (one.architecture, one.compute_capability) == (architecture, capability)
     assert (one.first_driver, one.last_driver) == (first, last)
 
 
 def test_the_two_titan_x_are_told_apart() -> None:
-    assert card("NVIDIA TITAN X (Pascal)").slug == "titan-x-pascal"
-    assert card("GeForce GTX TITAN X").slug == "titan-x-maxwell"
-    assert card("TITAN Xp").slug == "titan-xp"
+    assert gpu("NVIDIA TITAN X (Pascal)").slug == "titan-x-pascal"
+    assert gpu("GeForce GTX TITAN X").slug == "titan-x-maxwell"
+    assert gpu("TITAN Xp").slug == "titan-xp"
     assert gpus.find("titan-y") is None
 
 
 def test_classes_and_modules() -> None:
-    assert [card(one).gpu_class for one in ("titan-x-pascal", "k80", "v100", "a10g")] == [
+    assert [gpu(one).gpu_class for one in ("titan-x-pascal", "k80", "v100", "a10g")] == [
         "old",
         "old",
         "standard",
         "standard",
     ]
-    assert [card(one).gpu_class for one in ("a100-40gb", "h100", "b300")] == ["new"] * 3
-    assert not card("v100").open_kernel_modules
-    assert card("t4").open_kernel_modules
-    assert card("h100").proprietary_kernel_modules
-    assert not card("b200").proprietary_kernel_modules
-    assert card("a100-40gb").mig
-    assert not card("a10g").mig
-    assert (card("k80").last_cuda, card("v100").last_cuda, card("t4").last_cuda) == ("11.8", "12.9", None)
+    assert [gpu(one).gpu_class for one in ("a100-40gb", "h100", "b300")] == ["new"] * 3
+    assert not gpu("v100").open_kernel_modules
+    assert gpu("t4").open_kernel_modules
+    assert gpu("h100").proprietary_kernel_modules
+    assert not gpu("b200").proprietary_kernel_modules
+    assert gpu("a100-40gb").mig
+    assert not gpu("a10g").mig
+    assert (gpu("k80").last_cuda, gpu("v100").last_cuda, gpu("t4").last_cuda) == ("11.8", "12.9", None)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_classes_and_modules() -> None:
         ("voodoo", ""),
     ],
 )
-def test_card_suggestions(said: str, meant: str) -> None:
+def test_gpu_suggestions(said: str, meant: str) -> None:
     assert gpus.suggest(said) == meant
 
 
 @pytest.mark.parametrize(
-    ("cards", "branch"),
+    ("models", "branch"),
     [
         (["k80"], 470),
         (["k520"], 367),
@@ -96,8 +96,8 @@ def test_card_suggestions(said: str, meant: str) -> None:
         ([], 580),
     ],
 )
-def test_the_driver_for_a_set_of_cards(cards: list[str], branch: int | None) -> None:
-    found = drivers.newest_for(map(card, cards))
+def test_the_driver_for_a_set_of_gpus(models: list[str], branch: int | None) -> None:
+    found = drivers.newest_for(map(gpu, models))
     assert (found and found.branch) == branch
 
 
@@ -145,6 +145,6 @@ def test_cuda_on_a_driver(branch: int, cuda: str, runs: bool) -> None:
 def test_a_name_that_means_several_sizes(name: str, sizes: list[str]) -> None:
     assert [*gpus.sizes(name)] == sizes
     for each in sizes:
-        card = gpus.find(each)
-        assert card is not None
-        assert card.memory_mib // 1024 == int(each.rpartition("-")[2].removesuffix("gb"))
+        gpu = gpus.find(each)
+        assert gpu is not None
+        assert gpu.memory_mib // 1024 == int(each.rpartition("-")[2].removesuffix("gb"))

@@ -27,16 +27,16 @@ def test_every_type_has_a_believable_shape() -> None:
         assert f"{one.family}.{one.size}" == name
 
 
-def test_every_gpu_is_a_card_that_the_catalogue_knows() -> None:
+def test_every_gpu_is_a_gpu_that_the_catalogue_knows() -> None:
     with_gpus = [the(name) for name in instances.names() if the(name).gpus]
     assert len(with_gpus) > 60
     for one in with_gpus:
         assert one.gpus is not None
-        card = gpus.find(one.gpus.model)
-        assert card is not None, one.name
-        assert card.slug == one.gpus.model, one.name
+        model = gpus.find(one.gpus.model)
+        assert model is not None, one.name
+        assert model.slug == one.gpus.model, one.name
         assert one.gpus.count >= 1, one.name
-        assert one.gpus.memory_mib == pytest.approx(card.memory_mib * one.gpus.share, rel=0.001), one.name
+        assert one.gpus.memory_mib == pytest.approx(model.memory_mib * one.gpus.share, rel=0.001), one.name
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_containerd_reads_version_2(tool: Tool, render_erb: RenderErb, tmp_path:
     assert {each["runtime_type"] for each in runtimes.values()} == {"io.containerd.runc.v2"}
 
 
-def test_version_2_without_cards(tool: Tool, render_erb: RenderErb, tmp_path: Path) -> None:
+def test_version_2_without_gpus(tool: Tool, render_erb: RenderErb, tmp_path: Path) -> None:
     text = render_erb("container_runtime", "config-v2.toml.erb", variables=variables(cdi=False))
     dumped(tool("containerd", "containerd"), tmp_path, text)
     cri = tomllib.loads(text)["plugins"]["io.containerd.grpc.v1.cri"]

@@ -57,7 +57,7 @@ def requirements(
         (580, None, "2.14.1+cu126", True),
     ],
 )
-def test_wheels_fit_cards(
+def test_wheels_fit_gpus(
     ask: Ask, driver: int | None, family: str | None, torch: str, cuda_for_tensorflow: bool
 ) -> None:
     asked = requirements(ask, driver, family)

@@ -62,13 +62,13 @@ def test_sums_are_never_those_of_another_version(version: str) -> None:
     assert (found.version, found.sha256) == (version, {"arm64": SUM})
 
 
-def families(*cards: str, roles: tuple[str, ...] = (), **pools: str) -> dict[str, GpuFamily]:
+def families(*models: str, roles: tuple[str, ...] = (), **pools: str) -> dict[str, GpuFamily]:
     """Name → family, of a spec with these GPUs, roles of an image, and pools."""
     nodes = {
         f"node-{index}": {
-            "address": f"192.168.1.{10 + index}", "cpus": 8, "memory": "16 GiB", "gpus": {"model": card},
+            "address": f"192.168.1.{10 + index}", "cpus": 8, "memory": "16 GiB", "gpus": {"model": gpu},
         }
-        for index, card in enumerate(cards)
+        for index, gpu in enumerate(models)
     }  # fmt: skip
     cluster = resolved(
         sites={
@@ -84,7 +84,7 @@ def families(*cards: str, roles: tuple[str, ...] = (), **pools: str) -> dict[str
     return {family.name: family for family in cluster.gpu_families}
 
 
-def test_families_are_those_of_all_cards_there_are() -> None:
+def test_families_are_those_of_all_gpus_there_are() -> None:
     assert families() == {}
     assert families("titan-x-pascal", "k80", turing="g4dn.xlarge") == {
         "kepler": GpuFamily("kepler", 470, False),
@@ -99,19 +99,19 @@ def test_an_image_s_role_makes_a_family() -> None:
 
 
 @pytest.mark.parametrize("family", gpus.ARCHITECTURES)
-def test_every_family_has_a_driver_that_runs_cards_of_it(family: str) -> None:
+def test_every_family_has_a_driver_that_runs_gpus_of_it(family: str) -> None:
     found = families(roles=(f"gpu-worker-{family}",))[family]
-    cards = [card for name in gpus.names() if (card := gpus.find(name)) and card.architecture == family]
-    assert any(card.runs(found.driver) for card in cards)
+    models = [gpu for name in gpus.names() if (gpu := gpus.find(name)) and gpu.architecture == family]
+    assert any(gpu.runs(found.driver) for gpu in models)
     assert drivers.find(found.driver) is not None
 
 
-def test_a_family_s_driver_runs_the_oldest_of_its_cards() -> None:
+def test_a_family_s_driver_runs_the_oldest_of_its_gpus() -> None:
     assert families("k520", "k80")["kepler"].driver == 367
     assert families(roles=("gpu-worker-kepler",))["kepler"].driver == 470
 
 
-def test_a_branch_runs_all_cards_of_a_family() -> None:
+def test_a_branch_runs_all_gpus_of_a_family() -> None:
     for family in gpus.ARCHITECTURES:
-        cards = [card for name in gpus.names() if (card := gpus.find(name)) and card.architecture == family]
-        assert drivers.newest_for(cards) is not None
+        models = [gpu for name in gpus.names() if (gpu := gpus.find(name)) and gpu.architecture == family]
+        assert drivers.newest_for(models) is not None

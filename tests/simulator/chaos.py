@@ -155,16 +155,16 @@ def work(random: Random, hours: float, count: int) -> tuple[Job, ...]:
     found = []
     for number in range(count):
         gang = random.random() < 0.25
-        cards = random.choice((1, 1, 1, 2, 4)) if not gang else random.choice((2, 4))
+        asked = random.choice((1, 1, 1, 2, 4)) if not gang else random.choice((2, 4))
         found.append(
             Job(
                 submit=round(random.uniform(0, hours * HOUR)),
                 name=f"job-{number}",
                 seconds=round(math.exp(random.uniform(4, 8.5))),
                 pods=random.randint(2, 6) if gang else random.choice((1, 1, 2, 10)),
-                gpus=cards,
-                cpu=cards * 2000,
-                memory=cards * 8000,
+                gpus=asked,
+                cpu=asked * 2000,
+                memory=asked * 8000,
                 gang=gang,
                 across=gang and random.random() < 0.3,
                 priority=random.choice((0, 0, 0, 100)),

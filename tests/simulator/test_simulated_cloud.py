@@ -18,7 +18,7 @@ def instances(there: World, name: str = "gpu") -> tuple[Instance, ...]:
     return there.snapshot().groups[name].instances
 
 
-def test_a_group_grows_evenly_over_its_zones_and_its_machines_become_nodes_with_cards() -> None:
+def test_a_group_grows_evenly_over_its_zones_and_its_machines_become_nodes_with_gpus() -> None:
     there = world()
     there.set_desired("gpu", 4)
     there.advance(there.now + 10)
@@ -136,9 +136,9 @@ def test_machines_are_paid_for_from_launch_to_end() -> None:
     there = world()
     there.set_desired("gpu", 1)
     there.advance(there.now + 6 + 1800)
-    cost, cards = there.cloud.bill()
+    cost, gpus = there.cloud.bill()
     assert cost == pytest.approx(6.0)
-    assert cards == pytest.approx(2.0)
+    assert gpus == pytest.approx(2.0)
     end(there, instances(there)[0].id)
     there.advance(there.now + 3600)
     assert there.cloud.bill() == pytest.approx((6.0, 2.0))

@@ -133,7 +133,7 @@ def test_a_gang_that_loses_one_starts_over_as_a_whole() -> None:
     assert there.snapshot().gangs == {}
 
 
-def test_a_processor_machine_takes_what_asks_for_no_cards() -> None:
+def test_a_processor_machine_takes_what_asks_for_no_gpus() -> None:
     plain = group("cpu", taints=(), allocatable={"cpu": 8000, "memory": 32 << 30, "pods": 110})
     there = world([job(gpus=0)], plain)
     assert all(on(grown(there, 1, "cpu")).values())

@@ -130,11 +130,11 @@ def test_the_rendered_rules_are_read() -> None:
     assert found is not None
     assert [each.flavor.name for each in found.choices] == [each.name for each in queues.flavours(cluster)]
     assert {each.flavor.name for each in found.choices if each.checked} == {
-        each.name for each in queues.flavours(cluster) if each.cloud and each.amount.cards
+        each.name for each in queues.flavours(cluster) if each.cloud and each.amount.gpus
     }
     assert found.queue_of("user-ada") in found.queues
     assert found.queue_of("user-nobody") == "shared"
-    total = {each.name: each.amount.cards for each in queues.flavours(cluster)}
+    total = {each.name: each.amount.gpus for each in queues.flavours(cluster)}
     assert {name: each["nvidia.com/gpu"] for name, each in found.total.items()} == total
 
 

@@ -15,7 +15,7 @@ from infra.simulator.conditions import Conditions
 from infra.simulator.trace import Header, Job, Trace
 from infra.simulator.world import World
 
-CARDS = {"cpu": 30000, "memory": 200 << 30, PODS: 110, GPU: 4}
+GPUS = {"cpu": 30000, "memory": 200 << 30, PODS: 110, GPU: 4}
 
 
 def group(name: str = "gpu", region: str = "us-west-2", *, order: int = 0, **more: Any) -> Group:
@@ -46,7 +46,7 @@ def group(name: str = "gpu", region: str = "us-west-2", *, order: int = 0, **mor
             "on_demand_percent": 0 if spot else 100,
             "labels": {"causeway.dev/site": region, "causeway.dev/pool": name},
             "taints": (Taint(GPU, "true"),),
-            "allocatable": CARDS,
+            "allocatable": GPUS,
             "drain_timeout_seconds": 900,
             **more,
         }
@@ -76,7 +76,7 @@ def trace(*jobs: Job, **conditions: Any) -> Trace:
     """A trace of jobs. Machines boot in 100 s, GPUs take 20 s more, and nothing is left to chance."""
     return Trace(
         tuple(sorted(jobs, key=lambda each: each.submit)),
-        Conditions(**{"boot": 100, "boot_spread": 0, "cards": 20, **conditions}),
+        Conditions(**{"boot": 100, "boot_spread": 0, "gpu_startup": 20, **conditions}),
     )
 
 

@@ -158,13 +158,13 @@ def _late(
     now: float,
 ) -> Iterable[_Failure]:
     """Machines that did not join in time, unless as many of the same batch did: those are flukes."""
-    cards = bool(group.allocatable.get(GPU))
+    gpus = bool(group.allocatable.get(GPU))
     up, late = [], []
     for instance in state.instances:
         node = nodes.get(instance.id)
         if instance.leaving or instance.warm:
             continue
-        if node is not None and node.ready and (not cards or node.allocatable.get(GPU)):
+        if node is not None and node.ready and (not gpus or node.allocatable.get(GPU)):
             up.append(instance)
         elif (since := memory.boots.get(instance.id)) is not None and now - since >= config.boot_timeout:
             late.append((since + config.boot_timeout, instance))

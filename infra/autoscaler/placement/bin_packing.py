@@ -131,11 +131,11 @@ class Packer:
                 sign = (shape.selector, shape.affinity, shape.tolerations, kind.volumes, kind.gpus)
                 known = sorts.get(sign, (kind, 0.0))
                 sorts[sign] = known[0], known[1] + each.count * (kind.gpus or self.choose.size(kind))
-        cards = np.maximum(matrix.cards[:base], 1)
+        gpus = np.maximum(matrix.gpus[:base], 1)
         for kind, amount in sorts.values():
-            rows = matrix.fits(kind)[:base] & comes & (matrix.cards[:base] >= kind.gpus)
+            rows = matrix.fits(kind)[:base] & comes & (matrix.gpus[:base] >= kind.gpus)
             if count := int(rows.sum()):
-                found[rows] += amount / count / (cards[rows] if kind.gpus else 1)
+                found[rows] += amount / count / (gpus[rows] if kind.gpus else 1)
         return found.round(6)
 
     def _in_turn(self) -> Ints:
@@ -209,8 +209,8 @@ class Packer:
             if kind.gpus:
                 # The fewest GPUs left: whole machines are kept for those that need them.
                 order = np.lexsort((room, wanted, self._liking(kind, rows), tier))
-            elif kind.shape.preferred or matrix.cards[rows].any():
-                order = np.lexsort((wanted, matrix.cards[rows] > 0, self._liking(kind, rows), tier))
+            elif kind.shape.preferred or matrix.gpus[rows].any():
+                order = np.lexsort((wanted, matrix.gpus[rows] > 0, self._liking(kind, rows), tier))
             else:
                 order = np.lexsort((wanted, tier))
             rows, room = rows[order], room[order]

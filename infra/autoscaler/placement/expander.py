@@ -104,9 +104,9 @@ class Expander:
         fit[matrix.template_group[templates]] = True
         fit &= holds > 0
         fit &= ~self.misfits.of(kind, templates)
-        cards = matrix.group_cards > 0
-        if not kind.gpus and (fit & ~cards & self._allowed).any():
-            fit &= ~cards
+        gpus = matrix.group_gpus > 0
+        if not kind.gpus and (fit & ~gpus & self._allowed).any():
+            fit &= ~gpus
         groups, rank = self._order(kind, templates)
         mine = fit[groups]
         groups, rank = groups[mine], rank[mine]
@@ -166,7 +166,7 @@ class Expander:
                 if machines[at] > 1 and not spread.counting(kind):
                     extra[at] = self.fillers(kind, group, templates, int(machines[at]))
             cost = (machines + extra) * self.price[groups]
-            idle = machines * self.matrix.group_cards[groups] - n * kind.gpus
+            idle = machines * self.matrix.group_gpus[groups] - n * kind.gpus
             while True:
                 least = cost.min()
                 if least == inf:

@@ -25,7 +25,7 @@ class Bound:
 
     pods: tuple[Pod, ...] = ()
     site: str | None = None
-    cards: str | None = None
+    gpus: str | None = None
     """Where those of them are that have GPUs. A launcher, which fits anywhere, does not bind the others."""
 
 
@@ -48,7 +48,7 @@ def items(view: ClusterState, snapshot: Snapshot, memory: Memory, config: Config
 def _bound(view: ClusterState) -> dict[str, Bound]:
     pods: dict[str, list[Pod]] = {}
     sites: dict[str, str] = {}
-    cards: dict[str, str] = {}
+    gpus: dict[str, str] = {}
     for machine in view.machines:
         for pod in machine.pods:
             if pod.gang is not None and not pod.deleting:
@@ -56,12 +56,12 @@ def _bound(view: ClusterState) -> dict[str, Bound]:
                 group = view.groups.get(machine.group or "")
                 site = group.group.site if group is not None else machine.labels.get(SITE, "")
                 sites.setdefault(pod.gang, site)
-                if _carded(pod.shape):
-                    cards.setdefault(pod.gang, site)
-    return {key: Bound(tuple(found), sites[key], cards.get(key)) for key, found in pods.items()}
+                if _gpued(pod.shape):
+                    gpus.setdefault(pod.gang, site)
+    return {key: Bound(tuple(found), sites[key], gpus.get(key)) for key, found in pods.items()}
 
 
-def _carded(shape: Shape) -> bool:
+def _gpued(shape: Shape) -> bool:
     return any(name == GPU for name, _ in shape.requests)
 
 
@@ -97,7 +97,7 @@ def _item(
     wanted = [Wanted(bare(pods[0].shape), tuple(pods)) for pods in shapes.values()] + missing
     priority = max([each.kind.shape.priority for each in wanted] + ([gang.priority] if gang else []))
     across = gang is not None and gang.across
-    site = bound.cards if any(_carded(each.kind.shape) for each in wanted) else bound.site
+    site = bound.gpus if any(_gpued(each.kind.shape) for each in wanted) else bound.site
     deadline = memory.waiting.get(key)
     cooling = None
     if deadline is not None and deadline <= now < deadline + config.backoff_min:

@@ -98,7 +98,7 @@ class NodeMatrix:
         self.tier: Ints = np.zeros(self._size, np.int64)
         self.open: Flags = np.zeros(self._size, np.bool_)
         self.group: Ints = np.full(self._size, -1, np.int64)
-        self.cards: Ints = np.zeros(self._size, np.int64)
+        self.gpus: Ints = np.zeros(self._size, np.int64)
         """GPUs that a row offers."""
         self.site: Ints = np.zeros(self._size, np.int64)
         self.locked: Flags = np.zeros(self._size, np.bool_)
@@ -143,7 +143,7 @@ class NodeMatrix:
         self.at = {(each.group, each.zone): place for place, each in enumerate(self.templates)}
         """(group, zone) → template."""
         self.template_group: Ints = np.array([each.group for each in self.templates], np.int64)
-        self.group_cards: Ints = np.array(
+        self.group_gpus: Ints = np.array(
             [view.template.allocatable.get(GPU, 0) for view in groups], np.int64
         ).reshape(len(groups))
         self.predicates = Predicates(self.templates, self._size)
@@ -168,7 +168,7 @@ class NodeMatrix:
             site = self.groups[group].group.site if group >= 0 else machine.labels.get(SITE, "")
             row = self._row(machine.name, machine.labels, machine.taints, machine.zone, tier, group, site)
             self.open[row] = machine.present
-            self.cards[row] = machine.allocatable.get(GPU, 0)
+            self.gpus[row] = machine.allocatable.get(GPU, 0)
             template = self.groups[group].template if group >= 0 else None
             daemons: dict[str, int] = dict(template.overhead) if template is not None else {}
             here: dict[str, int] = {}
@@ -245,7 +245,7 @@ class NodeMatrix:
             return np.concatenate([array, np.zeros((*array.shape[:-1], more), array.dtype)], axis=-1)
 
         self.free, self.tier, self.group = wide(self.free), wide(self.tier), wide(self.group)
-        self.cards, self.site = wide(self.cards), wide(self.site)
+        self.gpus, self.site = wide(self.gpus), wide(self.site)
         self.counts, self.owners = wide(self.counts), wide(self.owners)
         none = np.zeros(more, np.bool_)
         self.open, self.locked = np.concatenate([self.open, none]), np.concatenate([self.locked, none])
@@ -260,7 +260,7 @@ class NodeMatrix:
         view = self.groups[which.group]
         row = self._row(name, which.labels, which.taints, which.zone, tier, which.group, view.group.site)
         self.free[:, row] = self.offers[which.group]
-        self.cards[row] = self.group_cards[which.group]
+        self.gpus[row] = self.group_gpus[which.group]
         self.locked[row] = locked
         self._journal.append(Opened(row))
         return row
@@ -336,7 +336,7 @@ class NodeMatrix:
         self.free[:, row] += self.offers[which.group] - self.offers[self.group[row]]
         self._freed(row)
         self.group[row] = which.group
-        self.cards[row] = self.group_cards[which.group]
+        self.gpus[row] = self.group_gpus[which.group]
         self.zones[row] = which.zone
         self.predicates.change(row, which)
 

@@ -158,8 +158,8 @@ class Rightsizer:
         """Templates on which these may be together. Without work for GPUs, none that has them (point 10)."""
         found = self._masks.get(kinds)
         if found is None:
-            cards = any(self.matrix.demand.kinds[index].gpus for index in kinds)
-            masks = frozenset(self._mask(index, cards) for index in kinds)
+            gpus = any(self.matrix.demand.kinds[index].gpus for index in kinds)
+            masks = frozenset(self._mask(index, gpus) for index in kinds)
             found = self._together.get(masks)
             if found is None:
                 found = np.ones(len(self.matrix.templates), np.bool_)
@@ -169,17 +169,17 @@ class Rightsizer:
             self._masks[kinds] = found
         return found
 
-    def _mask(self, index: int, cards: bool) -> bytes:
+    def _mask(self, index: int, gpus: bool) -> bytes:
         """Of one kind, as a value that can be compared."""
-        found = self._single.get((index, cards))
+        found = self._single.get((index, gpus))
         if found is None:
             kind = self.matrix.demand.kinds[index]
             mask = self.matrix.fits_templates(kind)
-            if not cards:
+            if not gpus:
                 groups = np.zeros(len(self.groups), np.bool_)
                 groups[self.choose.choice(kind).groups] = True
                 mask = mask & groups[self.matrix.template_group]
-            found = self._single[index, cards] = mask.tobytes()
+            found = self._single[index, gpus] = mask.tobytes()
         return found
 
     def _zoned(self, group: int) -> bool:

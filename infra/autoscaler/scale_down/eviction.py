@@ -55,7 +55,7 @@ def stays(pod: Pod, budgets: Budgets) -> str | None:
     if said == "false" or pod.annotations.get(_NOT) == "true":
         return "is annotated to stay"
     if any(name.startswith("nvidia.com/") for name, _ in pod.shape.requests):
-        return "holds cards"
+        return "holds GPUs"
     if said == "true":
         return None
     if pod.owner is None:

@@ -85,7 +85,7 @@ class Steps:
             return
         since = self._memory.idle.get(machine.name)
         if _sick(machine):
-            why = "its cards are sick, and nothing runs on it"
+            why = "its GPUs are sick, and nothing runs on it"
         elif since is None:
             why = "little runs on it, for which others have room"
         else:
@@ -255,7 +255,7 @@ class Steps:
         quiet = max(node.since, idle or 0.0)
         if self._now - quiet >= self._config.boot_timeout:
             minutes = self._config.boot_timeout // 60
-            what = "it offers no cards" if node.ready else "it is not ready"
+            what = "it offers no GPUs" if node.ready else "it is not ready"
             self._end_broken(ours, f"{what} for {minutes} min, and holds no work")
 
     def _silent(self, node: Node) -> bool:

@@ -82,12 +82,17 @@ def machines(cluster: Cluster) -> tuple[Machines, ...]:
         for node in site.nodes:
             if node.runs_pods:
                 offered = amounts(node.allocatable)
-                cards = offered.get("nvidia.com/gpu", 0)
+                offered_gpus = offered.get("nvidia.com/gpu", 0)
                 size = (offered["cpu"], offered["memory"] >> 20)
-                counts[site.name, cards, *size, tuple(sorted(node.labels.items()))] += 1
+                counts[site.name, offered_gpus, *size, tuple(sorted(node.labels.items()))] += 1
     return tuple(
         Machines(
-            name=f"{site}-{number}", count=count, gpus=cards, cpu=cpu, memory=memory, labels=dict(labels)
+            name=f"{site}-{number}",
+            count=count,
+            gpus=offered_gpus,
+            cpu=cpu,
+            memory=memory,
+            labels=dict(labels),
         )
-        for number, ((site, cards, cpu, memory, labels), count) in enumerate(counts.items())
+        for number, ((site, offered_gpus, cpu, memory, labels), count) in enumerate(counts.items())
     )

@@ -40,10 +40,10 @@ def summary(there: Reach) -> dict[str, Any]:
     found = gather(there)
     masters = [each for each in found["masters"] if each["state"] == "ready"]
     workers = sum(each["ready"] for each in found["nodes"] if each["pool"] != "masters")
-    cards = sum(each["total"] for each in found["gpus"])
+    gpus = sum(each["total"] for each in found["gpus"])
     free = sum(each["free"] for each in found["gpus"])
     up = f"{len(masters)} of {len(found['masters'])} masters, {workers} other nodes ready"
-    lines = [f"Kubernetes {found['version']}: {up}; {free} of {cards} GPUs free."]
+    lines = [f"Kubernetes {found['version']}: {up}; {free} of {gpus} GPUs free."]
     lines += [f"! {each}" for each in found["problems"]]
     return {**found, "lines": lines}
 
@@ -68,7 +68,7 @@ def gather(there: Reach) -> dict[str, Any]:
         "masters": masters,
         "etcd": _etcd(there),
         "nodes": status.by_place(nodes),
-        "gpus": status.by_card(nodes),
+        "gpus": status.by_gpu(nodes),
         "sick": [{"node": each.name, "why": each.sick} for each in nodes if each.sick],
         "out_of_service": [each.name for each in nodes if each.out_of_service],
         "not_ready": [each.name for each in nodes if not each.ready],

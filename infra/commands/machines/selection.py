@@ -27,7 +27,7 @@ class Chosen:
     roles: tuple[str, ...]
     is_node: bool
     """Whether it is a node of the cluster, or will be once it has converged."""
-    cards: int
+    gpus: int
     """GPUs that it has by the spec."""
     physical: PhysicalNode | None
     """None for an instance."""

@@ -63,19 +63,19 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
     if isinstance(found, CausewayError):
         return {**row, "state": "down", "error": str(found)}
     report = found.report
-    healthy = None if found.cards is None else sum(card.healthy for card in found.cards)
+    healthy = None if found.gpus is None else sum(gpu.healthy for gpu in found.gpus)
     sick = [
-        f"GPU {card.index}: {reason}"
-        for card in found.cards or ()
-        if not card.healthy
-        for reason in card.reasons or ("sick",)
+        f"GPU {gpu.index}: {reason}"
+        for gpu in found.gpus or ()
+        if not gpu.healthy
+        for reason in gpu.reasons or ("sick",)
     ]
     if not sick and found.gpu_trouble:
         sick = [found.gpu_trouble]
     state = (
         "never converged" if report is None
         else "failed" if not report.success
-        else "sick GPU" if sick or (healthy is not None and healthy < chosen.cards)
+        else "sick GPU" if sick or (healthy is not None and healthy < chosen.gpus)
         else "ok"
     )  # fmt: skip
     drift = (
@@ -91,7 +91,7 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
         "drift": drift,
         "keys_elsewhere": bool(report and wanted and keyless(report.inputs, wanted)),
         "would_change": len(found.rehearsal.updated) if found.rehearsal else None,
-        "gpus": {"spec": chosen.cards, "present": found.gpus, "healthy": healthy, "reasons": sick},
+        "gpus": {"spec": chosen.gpus, "present": found.gpu_count, "healthy": healthy, "reasons": sick},
         "os": found.os,
         "kernel": found.kernel,
         "booted": found.booted.isoformat() if found.booted else None,

@@ -160,18 +160,18 @@ def _node(node: Mapping[str, Any], used: int) -> Node:
 def _asked(pod: Mapping[str, Any]) -> int:
     """Cards that a pod holds. Init containers run before the others, save those that stay (sidecars)."""
     spec = pod.get("spec") or {}
-    running = sum(map(_cards, spec.get("containers") or []))
+    running = sum(map(_gpus, spec.get("containers") or []))
     peak = 0
     stay = 0
     for each in spec.get("initContainers") or []:
         if each.get("restartPolicy") == "Always":
-            stay += _cards(each)
+            stay += _gpus(each)
         else:
-            peak = max(peak, stay + _cards(each))
+            peak = max(peak, stay + _gpus(each))
     return max(running + stay, peak)
 
 
-def _cards(container: Mapping[str, Any]) -> int:
+def _gpus(container: Mapping[str, Any]) -> int:
     limits = (container.get("resources") or {}).get("limits") or {}
     return sum(int(limits.get(name, 0)) for name in GPU)
 
@@ -196,7 +196,7 @@ def by_place(found: Iterable[Node]) -> list[dict[str, Any]]:
 _STATES: Final = ("ready", "not ready", "cordoned", "sick")
 
 
-def by_card(found: Iterable[Node]) -> list[dict[str, Any]]:
+def by_gpu(found: Iterable[Node]) -> list[dict[str, Any]]:
     """A row a GPU: how many there are, in use, free, and on nodes that take none."""
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for each in found:

@@ -65,8 +65,8 @@ def _differences(node: PhysicalNode, facts: Facts) -> Iterator[Difference]:
         elif size < disk.size_mib * _LESS:
             yield Difference(f"size of {disk.device}", f"{disk.size_mib} MiB", f"{size} MiB", False)
     wanted = node.gpus.count if node.gpus else 0
-    if facts.gpus != wanted:
-        yield Difference("GPUs", str(wanted), str(facts.gpus), False)
+    if facts.gpu_count != wanted:
+        yield Difference("GPUs", str(wanted), str(facts.gpu_count), False)
     if facts.secure_boot and node.gpus:
         # The driver's modules are built on the machine (node['gpu']['modules']), and nobody has signed them.
         found = "has Secure Boot, which loads only modules that Ubuntu signed"

@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class Gpu:
     """A GPU, as the health check on the machine sees it."""
 
     index: int
@@ -51,9 +51,9 @@ class Facts:
     addresses: frozenset[str]
     disks: Mapping[str, int]
     """Device → MiB."""
-    gpus: int
+    gpu_count: int
     """NVIDIA GPUs on the PCI bus."""
-    cards: tuple[Card, ...] | None
+    gpus: tuple[Gpu, ...] | None
     """None before the health check has run."""
     gpu_trouble: str
     """What is wrong with its GPUs, in the health check's words; empty when all is well."""
@@ -119,8 +119,8 @@ def _facts(said: _Said, asked: datetime) -> Facts:
             device: int(size) // 2**20
             for device, _, size in (each.partition(" ") for each in said.many.get("disk", ()))
         },
-        gpus=int(said.one["gpus"]),
-        cards=_cards(gpu) if isinstance(gpu, dict) else None,
+        gpu_count=int(said.one["gpus"]),
+        gpus=_gpus(gpu) if isinstance(gpu, dict) else None,
         gpu_trouble=""
         if not isinstance(gpu, dict) or gpu.get("healthy", True)
         else str(gpu.get("why") or "sick"),
@@ -132,9 +132,9 @@ def _facts(said: _Said, asked: datetime) -> Facts:
     )
 
 
-def _cards(gpu: Mapping[str, Any]) -> tuple[Card, ...]:
+def _gpus(gpu: Mapping[str, Any]) -> tuple[Gpu, ...]:
     return tuple(
-        Card(
+        Gpu(
             int(each["index"]),
             str(each["name"]),
             bool(each["healthy"]),

@@ -107,13 +107,13 @@ def _normal_instance(instance: Instance, image: Image, access: Mapping[str, list
     return normal
 
 
-def _gpu(cards: Gpus, cuda: str | None = None, *, fabric_manager: bool = False) -> dict[str, Any]:
+def _gpu(gpus: Gpus, cuda: str | None = None, *, fabric_manager: bool = False) -> dict[str, Any]:
     return {
-        "driver": cards.driver,
+        "driver": gpus.driver,
         "cuda": cuda,
-        "open_kernel_modules": cards.open_kernel_modules,
+        "open_kernel_modules": gpus.open_kernel_modules,
         "fabric_manager": fabric_manager,
-        "family": cards.family,
-        "model": cards.model,
-        "count": cards.count,
+        "family": gpus.family,
+        "model": gpus.model,
+        "count": gpus.count,
     }

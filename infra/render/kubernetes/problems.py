@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.model.machines import has_cards
+from infra.model.machines import has_gpus
 from infra.render.kubernetes.manifests import SYSTEM, Documents, filled, of, static
 from infra.render.templating import copied
 
@@ -21,7 +21,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     addon = cluster.kubernetes.addon(NAME)
     if addon is None or addon.image is None:
         return {}
-    gpus = has_cards(cluster.pools, cluster.sites)
+    gpus = has_gpus(cluster.pools, cluster.sites)
     names = ["kernel.json", *(["gpu.json", "gpu-sick"] if gpus else [])]
     files = {name: copied("kubernetes")[f"problems/{name}"] for name in names}
     return {

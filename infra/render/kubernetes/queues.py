@@ -43,8 +43,8 @@ CHECK: Final = "autoscaler"
 PROVISIONING_CLASS: Final = f"batch.{OURS}"
 """Of provisioning requests that our autoscaler answers. A DNS name, as the API demands."""
 
-_CARDS: Final = "nvidia.com/gpu"
-_RESOURCES: Final = ("cpu", "memory", _CARDS)
+_GPUS: Final = "nvidia.com/gpu"
+_RESOURCES: Final = ("cpu", "memory", _GPUS)
 _LEVELS: Final = (SITE, "topology.kubernetes.io/zone", "kubernetes.io/hostname")
 """From far to near. A rack is the zone of machines of ours."""
 
@@ -71,26 +71,26 @@ class Amount:
 
     millicores: int = 0
     mib: int = 0
-    cards: int = 0
+    gpus: int = 0
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.millicores + other.millicores, self.mib + other.mib, self.cards + other.cards)
+        return Amount(self.millicores + other.millicores, self.mib + other.mib, self.gpus + other.gpus)
 
     def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.millicores - other.millicores, self.mib - other.mib, self.cards - other.cards)
+        return Amount(self.millicores - other.millicores, self.mib - other.mib, self.gpus - other.gpus)
 
     def times(self, count: int) -> Amount:
         """So many of it."""
-        return Amount(self.millicores * count, self.mib * count, self.cards * count)
+        return Amount(self.millicores * count, self.mib * count, self.gpus * count)
 
-    def part(self, cards: int) -> Amount:
+    def part(self, gpus: int) -> Amount:
         """That many of its GPUs, and what comes with them."""
-        of = self.cards or 1
-        return Amount(self.millicores * cards // of, self.mib * cards // of, cards)
+        of = self.gpus or 1
+        return Amount(self.millicores * gpus // of, self.mib * gpus // of, gpus)
 
     def quantities(self) -> dict[str, str]:
         """As Kubernetes writes it."""
-        return {"cpu": f"{self.millicores}m", "memory": f"{self.mib}Mi", _CARDS: str(self.cards)}
+        return {"cpu": f"{self.millicores}m", "memory": f"{self.mib}Mi", _GPUS: str(self.gpus)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +177,14 @@ def _amount(allocatable: Mapping[str, str]) -> Amount:
     return Amount(
         int(allocatable["cpu"].removesuffix("m")),
         int(allocatable["memory"].removesuffix("Mi")),
-        int(allocatable.get(_CARDS, "0")),
+        int(allocatable.get(_GPUS, "0")),
     )
 
 
 def _price(group: NodeGroup) -> tuple[float, str]:
     """Of a GPU, or of a processor where there are none; unknown ones last."""
     has = _amount(group.allocatable)
-    units = has.cards or has.millicores / 1000
+    units = has.gpus or has.millicores / 1000
     return (group.hourly_price / units if group.hourly_price and units else float("inf"), group.name)
 
 
@@ -210,7 +210,7 @@ def _flavour(flavour: Flavour) -> Object:
                 else {}
             ),
             # With every flavour of GPUs, also where nobody answers requests: Kueue never takes it back.
-            **({"topologyName": TOPOLOGY} if flavour.amount.cards else {}),
+            **({"topologyName": TOPOLOGY} if flavour.amount.gpus else {}),
         },
     )
 
@@ -230,20 +230,20 @@ def shares(cluster: Cluster, found: Sequence[Flavour]) -> dict[str, dict[str, in
     left = {group.namespace: group.gpu_quota for group in cluster.access.groups}
     sure: dict[str, dict[str, int]] = {name: {} for name in left}
     for flavour in found:
-        for name, cards in _divided(flavour.amount.cards, left).items():
-            sure[name][flavour.name] = cards
-            left[name] -= cards
+        for name, gpus in _divided(flavour.amount.gpus, left).items():
+            sure[name][flavour.name] = gpus
+            left[name] -= gpus
     return sure
 
 
-def _divided(cards: int, wanted: Mapping[str, int]) -> dict[str, int]:
+def _divided(gpus: int, wanted: Mapping[str, int]) -> dict[str, int]:
     """By largest remainder; no more than is wanted."""
     total = sum(wanted.values())
-    if total <= cards:
+    if total <= gpus:
         return dict(wanted)
-    given = {name: cards * want // total for name, want in wanted.items()}
-    by_rest = sorted(wanted, key=lambda name: (-(cards * wanted[name] % total), name))
-    for name in by_rest[: cards - sum(given.values())]:
+    given = {name: gpus * want // total for name, want in wanted.items()}
+    by_rest = sorted(wanted, key=lambda name: (-(gpus * wanted[name] % total), name))
+    for name in by_rest[: gpus - sum(given.values())]:
         given[name] += 1
     return given
 
@@ -301,7 +301,7 @@ def _queue(
     asked: bool,
     scope: dict[str, Any],
 ) -> Object:
-    checked = [flavour.name for flavour in found if flavour.cloud and flavour.amount.cards] if asked else []
+    checked = [flavour.name for flavour in found if flavour.cloud and flavour.amount.gpus] if asked else []
     return of(
         _API,
         "ClusterQueue",

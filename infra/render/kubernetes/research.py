@@ -176,9 +176,9 @@ def _frozen(allocatable: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _shape(gpus: Gpus | None, allocatable: Mapping[str, str], interconnect: str | None) -> dict[str, Any]:
     """What pods get of one machine."""
-    cards = None
+    gpu_models = None
     if gpus is not None:
-        cards = {
+        gpu_models = {
             "model": gpus.model,
             "count": gpus.offered or gpus.count,
             "memory_mib": gpus.memory_mib,
@@ -188,7 +188,7 @@ def _shape(gpus: Gpus | None, allocatable: Mapping[str, str], interconnect: str 
     return {
         "cpu_milli": int(allocatable["cpu"].removesuffix("m")),
         "memory_mib": int(allocatable["memory"].removesuffix("Mi")),
-        "gpus": cards,
+        "gpus": gpu_models,
         **({"efa": _fabric(allocatable)} if efa.RESOURCE in allocatable else {}),
     }
 

@@ -73,7 +73,7 @@ def has_room_without_gpus(cluster: Cluster) -> bool:
 
 
 def _priority_class(each: PriorityClass) -> Object:
-    cards = "any cards" if len(each.gpu_classes) == 3 else f"{' and '.join(each.gpu_classes)} cards"
+    gpus = "any GPUs" if len(each.gpu_classes) == 3 else f"{' and '.join(each.gpu_classes)} GPUs"
     return of(
         "scheduling.k8s.io/v1",
         "PriorityClass",
@@ -81,5 +81,5 @@ def _priority_class(each: PriorityClass) -> Object:
         value=each.value,
         globalDefault=each.default,
         preemptionPolicy="PreemptLowerPriority" if each.preempts else "Never",
-        description=f"Work that is given {cards}." + (" Makes way for all else." if each.yields else ""),
+        description=f"Work that is given {gpus}." + (" Makes way for all else." if each.yields else ""),
     )

@@ -219,7 +219,7 @@ source "amazon-ebs" "image" {
   run_tags        = merge(local.tags, { "Name" = "${var.name} (bake)" })
   run_volume_tags = local.tags
 
-  # The instance goes with its own shutdown, whoever asked for it.
+  # The instance terminates when it shuts down, whatever the cause.
   shutdown_behavior = "terminate"
 
   communicator              = "ssh"

@@ -35,14 +35,14 @@ class Kubelets:
     """All of them, in one thread."""
 
     def __init__(
-        self, cluster: Cluster, aws: EmbeddedAws, groups: Sequence[Group], *, boot: float, cards: float
+        self, cluster: Cluster, aws: EmbeddedAws, groups: Sequence[Group], *, boot: float, gpus: float
     ) -> None:
-        """``boot``: seconds until a machine joins; ``cards``: from then until its GPUs are there."""
+        """``boot``: seconds until a machine joins; ``gpus``: from then until its GPUs are there."""
         self._cluster = cluster
         self._aws = aws
         self._groups = groups
         self._boot = boot
-        self._cards = cards
+        self._gpus = gpus
         self._born: dict[str, float] = {}
         self._stages: dict[str, str] = {}
         self._silent: dict[str, float] = {}
@@ -90,7 +90,7 @@ class Kubelets:
     def _further(self, group: Group, name: str, age: float) -> None:
         """The next stage of a machine's life, if it is time."""
         stage = self._stages.get(name, "")
-        cards = GPU in group.allocatable
+        gpus = GPU in group.allocatable
         if not stage and age > self._boot:
             self._register(group, name)
             self._stages[name] = "registered"
@@ -98,7 +98,7 @@ class Kubelets:
             self._status(name, "True", {k: v for k, v in group.allocatable.items() if k != GPU})
             self._untaint(name)
             self._stages[name] = "ready"
-        elif stage == "ready" and cards and age > self._boot + self._cards:
+        elif stage == "ready" and gpus and age > self._boot + self._gpus:
             self._status(name, "True", group.allocatable)
             self._stages[name] = "complete"
 

@@ -229,7 +229,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory, embedded: EmbeddedAws) -> It
     embedded.make(*config.groups, cluster=config.cluster)
     with acting(folder / "plane") as plane, account(plane, spec) as own, kueue(plane, spec):
         cluster = Cluster.of(plane.kubeconfig)
-        kubelets = Kubelets(cluster, embedded, config.groups, boot=1.0, cards=1.0)
+        kubelets = Kubelets(cluster, embedded, config.groups, boot=1.0, gpus=1.0)
         kubelets.start()
         log = folder / "autoscaler.log"
         words = ["--config", str(folder / "config.json"), "--kubeconfig", str(own), "--port", "0"]
@@ -405,7 +405,14 @@ def _in_the_simulator(chain: Chain) -> tuple[Decided, dict[str, int]]:
     rules = simulating.rules(chain.spec)
     none = Capacity(region="us-west-2", begin=0, end=1e6, machines=0)
     conditions = Conditions(
-        reaction=0.2, running=0.2, boot=1, boot_spread=0, cards=1, recreate=0.2, ending=1, capacity=(none,)
+        reaction=0.2,
+        running=0.2,
+        boot=1,
+        boot_spread=0,
+        gpu_startup=1,
+        recreate=0.2,
+        ending=1,
+        capacity=(none,),
     )
     trace = Trace(BURST, conditions)
     policy = _Watching(chain.config)

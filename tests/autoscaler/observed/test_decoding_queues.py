@@ -8,7 +8,7 @@ from autoscaler.apiobjects import AT, condition, container, joined, meta, owner,
 
 from infra.autoscaler.observed.snapshot import GPU, Holding, Queued, Queues
 
-CARDS = container({"cpu": "1", GPU: "4"})
+GPUS = container({"cpu": "1", GPU: "4"})
 
 
 def queue(name: str = "team-vision", cohort: str = "all", *flavors: dict[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def workload(name: str = "wl", *conditions: dict[str, Any], **more: Any) -> dict
     return {
         "metadata": meta(name, owner=owner("JobSet", f"of-{name}")),
         "spec": {
-            "podSets": [{"name": "main", "count": 2, "template": template(CARDS)}],
+            "podSets": [{"name": "main", "count": 2, "template": template(GPUS)}],
             "queueName": "default",
             "priority": 100,
             "maximumExecutionTimeSeconds": 3600,

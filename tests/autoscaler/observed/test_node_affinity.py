@@ -189,10 +189,10 @@ def test_08_daemons_that_fit_are_taken_off() -> None:
 
 
 def test_08_a_daemon_that_can_not_run_there_takes_nothing() -> None:
-    cards = daemon("cards", cpu=100, gpus=1)
+    agent = daemon("agent", cpu=100, gpus=1)
     cpu = cpu_group()
-    assert node_affinity.overhead([cards], cpu.labels, cpu.taints, allocatable=cpu.allocatable) == {}
-    assert node_affinity.overhead([cards], group().labels, group().taints, allocatable=P3)[GPU] == 1
+    assert node_affinity.overhead([agent], cpu.labels, cpu.taints, allocatable=cpu.allocatable) == {}
+    assert node_affinity.overhead([agent], group().labels, group().taints, allocatable=P3)[GPU] == 1
 
 
 def test_09_what_is_short_first_and_how_much_there_is() -> None:

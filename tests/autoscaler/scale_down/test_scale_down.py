@@ -186,7 +186,7 @@ def test_22_machines_do_not_move_their_pods_onto_each_other() -> None:
 STAYS: dict[str, dict[str, Any]] = {
     "a job's": {"owner": make.job()},
     "a gang's": {"owner": SETS, "gang": "PodGroup/user-ada/train"},
-    "with cards": {"owner": SETS, "like": make.shape(gpus=1)},
+    "with GPUs": {"owner": SETS, "like": make.shape(gpus=1)},
     "bare": {"owner": None},
     "of something unknown": {"owner": Owner("PyTorchJob", "t", "u")},
     "with data on the node": {"owner": SETS, "local_storage": True},
@@ -212,12 +212,12 @@ def check_stays(fields: dict[str, Any]) -> None:
     assert world.loops(10) == []
 
 
-@pytest.mark.parametrize("who", ["a job's", "a gang's", "with cards"])
+@pytest.mark.parametrize("who", ["a job's", "a gang's", "with GPUs"])
 def test_23_running_batch_work_is_never_evicted_by_choice(who: str) -> None:
     check_stays(STAYS[who])
 
 
-@pytest.mark.parametrize("who", sorted({*STAYS} - {"a job's", "a gang's", "with cards"}))
+@pytest.mark.parametrize("who", sorted({*STAYS} - {"a job's", "a gang's", "with GPUs"}))
 def test_25_what_can_not_be_moved_keeps_its_machine(who: str) -> None:
     check_stays(STAYS[who])
 

@@ -55,12 +55,12 @@ def happen(world: Scene, what: str, number: int) -> None:
     match what:
         case "pod":
             owner = OWNERS[number % 4]
-            cards = number % 3 == 0 and GPU in world.nodes[node].allocatable
+            with_gpus = number % 3 == 0 and GPU in world.nodes[node].allocatable
             if world.nodes[node].ready and not world.nodes[node].taints[len(WEST.taints) :]:
                 world.put(
                     make.pod(
                         f"p-{len(uids)}-{number}",
-                        gpus=int(cards),
+                        gpus=int(with_gpus),
                         cpu=200,
                         node=node,
                         owner=owner,

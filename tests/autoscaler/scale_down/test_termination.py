@@ -260,7 +260,7 @@ def test_the_node_of_a_machine_that_no_group_has_is_deleted_two_minutes_after_it
     assert kinds(world.loop()) == [f"RemoveNode {node}"]
 
 
-def test_a_node_whose_cards_went_away_with_work_on_it_is_kept() -> None:
+def test_a_node_whose_gpus_went_away_with_work_on_it_is_kept() -> None:
     without = {name: amount for name, amount in GPU.allocatable.items() if name != "nvidia.com/gpu"}
     world = scene()
     (node,) = world.add(GPU, 1, allocatable=without)

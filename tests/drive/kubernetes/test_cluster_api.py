@@ -425,7 +425,7 @@ def test_a_lease_of_a_laptop_that_was_closed_is_taken_over(api: Api, admin: Acce
 # -- Status ------------------------------------------------------------------------------------------------
 
 
-def test_nodes_and_cards_are_counted(api: Api) -> None:
+def test_nodes_and_gpus_are_counted(api: Api) -> None:
     for each in (
         node("titan-01", site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
         node("titan-02", site="rack-a", gpu_model="titan-x-pascal", gpu_class="old", gpus="4"),
@@ -457,7 +457,7 @@ def test_nodes_and_cards_are_counted(api: Api) -> None:
         "titan-04": "GPU",
         "titan-05": "GPU 3: Xid 79",
     }
-    assert status.by_card(nodes) == [
+    assert status.by_gpu(nodes) == [
         {"class": "old", "model": "titan-x-pascal", "total": 20, "used": 3, "free": 2, "out": 15}
     ]
     assert status.by_place(nodes)[0]["nodes"] == 5

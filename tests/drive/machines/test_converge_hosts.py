@@ -254,7 +254,7 @@ def test_a_machine_tells_how_it_is(build: Path, hosts: Hosts) -> None:
     assert first.cpus == os.cpu_count()
     assert abs(first.behind) < 5
     assert not isinstance(second, Exception)
-    assert second.cards is not None
-    assert [card.healthy for card in second.cards] == [True, False]
+    assert second.gpus is not None
+    assert [gpu.healthy for gpu in second.gpus] == [True, False]
     assert second.gpu_trouble == "GPU 1: Xid 79"
     assert isinstance(third, Exception)

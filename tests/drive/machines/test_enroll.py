@@ -52,8 +52,8 @@ FACTS = Facts(
     macs=frozenset({"0c:c4:7a:00:00:11", "0c:c4:7a:00:00:12"}),
     addresses=frozenset({"10.200.0.11"}),
     disks={"/dev/sda": 457_862},
-    gpus=4,
-    cards=None,
+    gpu_count=4,
+    gpus=None,
     gpu_trouble="",
     packages={},
     reboot=False,
@@ -75,7 +75,7 @@ FACTS = Facts(
         (replace(FACTS, memory_mib=64 * 1024), "memory", False),
         (replace(FACTS, disks={"/dev/nvme0n1": 900_000}), "disk", False),
         (replace(FACTS, disks={"/dev/sda": 228_936}), "size of /dev/sda", False),
-        (replace(FACTS, gpus=3), "GPUs", False),
+        (replace(FACTS, gpu_count=3), "GPUs", False),
         (replace(FACTS, behind=-3600.0), "clock", False),
         (replace(FACTS, secure_boot=True), "Secure Boot", False),
     ],
@@ -87,8 +87,8 @@ def test_each_difference_is_told(facts: Facts, what: str, grave: bool) -> None:
 def test_what_does_not_matter_is_no_difference_and_the_gravest_come_first() -> None:
     assert differences(NODE, FACTS) == ()
     # Secure Boot matters to machines whose driver is built there.
-    assert differences(structs.replace(NODE, gpus=None), replace(FACTS, gpus=0, secure_boot=True)) == ()
-    both = differences(NODE, replace(FACTS, gpus=3, os="debian 11"))
+    assert differences(structs.replace(NODE, gpus=None), replace(FACTS, gpu_count=0, secure_boot=True)) == ()
+    both = differences(NODE, replace(FACTS, gpu_count=3, os="debian 11"))
     assert [each.grave for each in both] == [True, False]
 
 

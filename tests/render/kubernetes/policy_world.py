@@ -18,7 +18,7 @@ from waiting import until
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render.kubernetes import access, namespaces, scheduling
 
-CARDS = "nvidia.com/gpu"
+GPUS = "nvidia.com/gpu"
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def in_force(here: Plane) -> None:
 
 def _in_force(admin: Api, form: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
     try:
-        made = admin.create(form(pod("x", "user-ada", cards=1, of="low")), dry=True)
+        made = admin.create(form(pod("x", "user-ada", gpus=1, of="low")), dry=True)
     except RefusedError:
         return False
     past_the_scheduler = form(pod("x", "user-ada", nodeName="x"))
@@ -70,9 +70,9 @@ def placed(admin: Api, each: dict[str, Any]) -> str | None:
 # -- What is in it ------------------------------------------------------------------------------------------
 
 
-def node(name: str, labels: dict[str, str], *, cards: int = 0, taint: str = "") -> dict[str, Any]:
+def node(name: str, labels: dict[str, str], *, gpus: int = 0, taint: str = "") -> dict[str, Any]:
     """A node of eight processors that is ready."""
-    amount = {"cpu": "8", "memory": "64Gi", "pods": "110", **({CARDS: str(cards)} if cards else {})}
+    amount = {"cpu": "8", "memory": "64Gi", "pods": "110", **({GPUS: str(gpus)} if gpus else {})}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -93,9 +93,9 @@ def add(admin: Api, each: dict[str, Any]) -> None:
     admin.status(path_of(each), each["status"])
 
 
-def pod(name: str, namespace: str, *, cards: int = 0, of: str = "", **spec: Any) -> dict[str, Any]:
+def pod(name: str, namespace: str, *, gpus: int = 0, of: str = "", **spec: Any) -> dict[str, Any]:
     """Work of class ``of`` that asks for one processor, and for GPUs."""
-    limits = {CARDS: str(cards)} if cards else {}
+    limits = {GPUS: str(gpus)} if gpus else {}
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}, "limits": limits}}
     chosen = {"priorityClassName": of} if of else {}
     return {

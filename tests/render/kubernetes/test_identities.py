@@ -16,7 +16,7 @@ from kube.api import Api, RefusedError, collection, refused
 from kube.plane import Plane
 from kube.queues import kinds
 from kube_tools import templated
-from render.kubernetes.policy_world import CARDS, job, pod, world
+from render.kubernetes.policy_world import GPUS, job, pod, world
 from render.kubernetes.test_queue_policies import job_set
 from waiting import until
 
@@ -399,11 +399,11 @@ def test_people_hold_their_work_back_and_change_it(
 def test_nobody_asks_for_a_part_of_a_gpu(alan: Api, form: Any, kind: str) -> None:
     def asks(amount: object) -> dict[str, Any]:
         found = pod("x", ALAN)
-        container = {"name": "c", "image": "none", "resources": {"limits": {CARDS: amount}}}
+        container = {"name": "c", "image": "none", "resources": {"limits": {GPUS: amount}}}
         found["spec"][kind] = [container]
         return dict(form(found))
 
     for part in ("500m", "0.5"):
-        assert CARDS in refusal(alan, asks(part))
+        assert GPUS in refusal(alan, asks(part))
     for whole in ("1", 1):
         assert refusal(alan, asks(whole)) == ""

@@ -14,7 +14,7 @@ from kube.plane import Plane
 from kube_tools import need, templated
 from msgspec.structs import replace
 from render.kubernetes.policy_world import (
-    CARDS,
+    GPUS,
     add,
     in_force,
     inside,
@@ -79,31 +79,31 @@ def preferred(each: dict[str, Any]) -> list[tuple[int, str, str, list[str]]]:
     ]
 
 
-def tolerates_cards(each: dict[str, Any]) -> bool:
-    return {"key": CARDS, "operator": "Exists"} in inside(each).get("tolerations", [])
+def tolerates_gpus(each: dict[str, Any]) -> bool:
+    return {"key": GPUS, "operator": "Exists"} in inside(each).get("tolerations", [])
 
 
-def given(*cards: str) -> list[dict[str, Any]]:
-    return [{"matchExpressions": [{"key": CLASS, "operator": "In", "values": [*cards]}]}]
+def given(*gpus: str) -> list[dict[str, Any]]:
+    return [{"matchExpressions": [{"key": CLASS, "operator": "In", "values": [*gpus]}]}]
 
 
 def kept_off(*nodes: str) -> list[dict[str, Any]]:
     return [{"matchExpressions": [{"key": WITHOUT, "operator": "NotIn", "values": [*nodes]}]}]
 
 
-BEFORE = {"name": "first", "image": "none", "resources": {"limits": {CARDS: "1"}}}
-NONE = {"name": "main", "image": "none", "resources": {"limits": {CARDS: "0"}}}
+BEFORE = {"name": "first", "image": "none", "resources": {"limits": {GPUS: "1"}}}
+NONE = {"name": "main", "image": "none", "resources": {"limits": {GPUS: "0"}}}
 
 
 @pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
 @pytest.mark.parametrize(
     ("asked", "demands", "wishes", "tolerant"),
     [
-        ({"cards": 1, "of": "low"}, given("old"), [], True),
-        ({"cards": 1, "of": "normal"}, given("standard", "old"), [(100, CLASS, "In", ["standard"])], True),
-        ({"cards": 1}, given("standard", "old"), [(100, CLASS, "In", ["standard"])], True),
+        ({"gpus": 1, "of": "low"}, given("old"), [], True),
+        ({"gpus": 1, "of": "normal"}, given("standard", "old"), [(100, CLASS, "In", ["standard"])], True),
+        ({"gpus": 1}, given("standard", "old"), [(100, CLASS, "In", ["standard"])], True),
         (
-            {"cards": 1, "of": "high"},
+            {"gpus": 1, "of": "high"},
             [],
             [(100, CLASS, "In", ["new"]), (50, CLASS, "In", ["standard"])],
             True,
@@ -122,7 +122,7 @@ def test_work_is_given_the_gpus_of_its_class(
     made = here.admin.create(form(pod("x", ADA, **asked)), dry=True)
     assert required(made) == demands
     assert preferred(made) == wishes
-    assert tolerates_cards(made) == tolerant
+    assert tolerates_gpus(made) == tolerant
 
 
 OWN = {
@@ -150,7 +150,7 @@ OWN = {
 
 @pytest.mark.parametrize("form", FORMS, ids=("pod", "job"))
 def test_what_work_asks_for_itself_stays_and_each_alternative_gets_the_demand(here: Plane, form: Any) -> None:
-    made = here.admin.create(form(pod("x", ADA, cards=2, of="normal", affinity=OWN)), dry=True)
+    made = here.admin.create(form(pod("x", ADA, gpus=2, of="normal", affinity=OWN)), dry=True)
     demand = {"key": CLASS, "operator": "In", "values": ["standard", "old"]}
     first, second = required(made)
     assert first == {"matchExpressions": [{"key": "lab.example/use", "operator": "Exists"}, demand]}
@@ -161,18 +161,18 @@ def test_what_work_asks_for_itself_stays_and_each_alternative_gets_the_demand(he
 
 
 def test_what_a_job_was_given_its_pods_are_not_given_again(here: Plane) -> None:
-    template = here.admin.create(job(pod("x", ADA, cards=1, of="low")), dry=True)["spec"]["template"]["spec"]
+    template = here.admin.create(job(pod("x", ADA, gpus=1, of="low")), dry=True)["spec"]["template"]["spec"]
     each = {**pod("x", ADA), "spec": template}
     again = here.admin.create(each, dry=True)
     assert again["spec"]["affinity"] == template["affinity"]
-    assert [one for one in again["spec"]["tolerations"] if one["key"] == CARDS] == template["tolerations"]
+    assert [one for one in again["spec"]["tolerations"] if one["key"] == GPUS] == template["tolerations"]
 
 
 def test_who_narrows_the_choice_is_not_widened(here: Plane) -> None:
     rule = {"key": CLASS, "operator": "In", "values": ["old"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
     own = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    made = here.admin.create(pod("x", ADA, cards=1, of="normal", affinity=own), dry=True)
+    made = here.admin.create(pod("x", ADA, gpus=1, of="normal", affinity=own), dry=True)
     assert required(made) == terms["nodeSelectorTerms"]
 
 
@@ -216,7 +216,7 @@ def test_the_api_server_compiles_every_policy(here: Plane, name: str) -> None:
 
 def test_what_is_ours_is_let_alone(here: Plane) -> None:
     made = here.admin.create(
-        pod("x", "causeway-system", cards=1, of="system-cluster-critical", nodeName="titan-a01"), dry=True
+        pod("x", "causeway-system", gpus=1, of="system-cluster-critical", nodeName="titan-a01"), dry=True
     )
     assert "affinity" not in made["spec"]
     assert made["spec"]["nodeName"] == "titan-a01"
@@ -228,7 +228,7 @@ def test_a_pod_that_no_one_has_seen_to_does_not_start(here: Plane) -> None:
     kept = here.admin.call("GET", f"{path}/placement.causeway.dev")
     here.admin.delete(kept)
     try:
-        each = pod("x", ADA, cards=1, of="low")
+        each = pod("x", ADA, gpus=1, of="low")
         until(lambda: refused(here.admin.create, each, dry=True))
     finally:
         kept["metadata"] = {"name": kept["metadata"]["name"], "labels": kept["metadata"]["labels"]}
@@ -379,9 +379,9 @@ def test_pods_of_people_are_no_roots_of_machines(here: Plane) -> None:
             here.admin.create(each, dry=True)
 
 
-def test_what_training_on_cards_needs_runs(here: Plane) -> None:
+def test_what_training_on_gpus_needs_runs(here: Plane) -> None:
     """As root in its container (with no path of the machines), shared memory, a volume on demand, a port."""
-    train = pod("x", ALAN, cards=8)
+    train = pod("x", ALAN, gpus=8)
     train["spec"]["volumes"] = [
         {"name": "memory", "emptyDir": {"medium": "Memory"}},
         {"name": "own", "persistentVolumeClaim": {"claimName": "own"}},
@@ -426,9 +426,9 @@ def nodes(here: Plane) -> Iterator[Api]:
     with here.scheduler():
         add(here.admin, node("plain", {}))
         ours = {CLASS: "old", WITHOUT: "idle", "causeway.dev/capacity-type": "physical"}
-        add(here.admin, node("titan", ours, cards=2))
-        add(here.admin, node("g5", {CLASS: "standard", WITHOUT: "never"}, cards=2, taint=CARDS))
-        add(here.admin, node("p5", {CLASS: "new", WITHOUT: "never"}, cards=2, taint=CARDS))
+        add(here.admin, node("titan", ours, gpus=2))
+        add(here.admin, node("g5", {CLASS: "standard", WITHOUT: "never"}, gpus=2, taint=GPUS))
+        add(here.admin, node("p5", {CLASS: "new", WITHOUT: "never"}, gpus=2, taint=GPUS))
         yield here.admin
 
 
@@ -450,21 +450,21 @@ def place(nodes: Api) -> Iterator[Callable[..., str | None]]:
             raise error
 
 
-def test_low_work_goes_to_old_cards_and_high_work_to_new_ones(place: Callable[..., str | None]) -> None:
-    assert place("low", cards=1, of="low") == "titan"
-    assert place("normal", cards=1, of="normal") == "g5"
-    assert place("high", cards=1, of="high") == "p5"
+def test_low_work_goes_to_old_gpus_and_high_work_to_new_ones(place: Callable[..., str | None]) -> None:
+    assert place("low", gpus=1, of="low") == "titan"
+    assert place("normal", gpus=1, of="normal") == "g5"
+    assert place("high", gpus=1, of="high") == "p5"
     # The next best, when the best are taken.
-    assert place("high-2", cards=1, of="high") == "p5"
-    assert place("high-3", cards=1, of="high") == "g5"
+    assert place("high-2", gpus=1, of="high") == "p5"
+    assert place("high-3", gpus=1, of="high") == "g5"
 
 
-def test_low_work_waits_rather_than_take_a_newer_card(place: Callable[..., str | None]) -> None:
-    assert place("low", cards=2, of="low") == "titan"
-    assert place("low-2", cards=1, of="low") is None
+def test_low_work_waits_rather_than_take_a_newer_gpu(place: Callable[..., str | None]) -> None:
+    assert place("low", gpus=2, of="low") == "titan"
+    assert place("low-2", gpus=1, of="low") is None
 
 
-def test_work_without_a_use_for_cards_fills_plain_nodes_and_waits(place: Callable[..., str | None]) -> None:
+def test_work_without_a_use_for_gpus_fills_plain_nodes_and_waits(place: Callable[..., str | None]) -> None:
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "8"}}}
     assert place("large", containers=[container]) == "plain"
     assert place("more", containers=[container]) is None
@@ -479,8 +479,8 @@ def test_work_that_yields_uses_idle_machines_of_ours_and_makes_way(
     # Neither of the cloud's, idle as they are.
     assert place("third", of="low", containers=[container]) is None
     # All GPUs of the class but ours are taken; it has a use for them, and needs a processor.
-    assert place("taken", cards=2, of="high", nodeSelector={CLASS: "standard"}) == "g5"
-    work = pod("work", ALAN, cards=1, of="normal")
+    assert place("taken", gpus=2, of="high", nodeSelector={CLASS: "standard"}) == "g5"
+    work = pod("work", ALAN, gpus=1, of="normal")
     nodes.create(work)
     try:
 

@@ -22,22 +22,22 @@ def ask(report: Path) -> tuple[int, str]:
     return ran.returncode, ran.stdout.strip()
 
 
-def report(path: Path, *, healthy: bool, why: str, cards: bool) -> Path:
+def report(path: Path, *, healthy: bool, why: str, gpus: bool) -> Path:
     """As cookbooks/gpu/files/gpu_health/report.py writes it."""
-    card = {"index": 0, "name": "Tesla V100", "uuid": "GPU-0", "healthy": cards, "reasons": []}
-    told = {"checked": "2026-11-21T15:12:44Z", "healthy": healthy, "reasons": [], "why": why, "gpus": [card]}
+    gpu = {"index": 0, "name": "Tesla V100", "uuid": "GPU-0", "healthy": gpus, "reasons": []}
+    told = {"checked": "2026-11-21T15:12:44Z", "healthy": healthy, "reasons": [], "why": why, "gpus": [gpu]}
     path.write_text(json.dumps(told, indent=2) + "\n")
     return path
 
 
-def test_the_machine_s_verdict_counts_and_not_a_card_s(tmp_path: Path) -> None:
+def test_the_machine_s_verdict_counts_and_not_a_gpu_s(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    assert ask(report(file, healthy=True, why="", cards=False))[0] == 0
-    assert ask(report(file, healthy=False, why="GPU 1: Xid 79", cards=True)) == (1, "GPU 1: Xid 79")
+    assert ask(report(file, healthy=True, why="", gpus=False))[0] == 0
+    assert ask(report(file, healthy=False, why="GPU 1: Xid 79", gpus=True)) == (1, "GPU 1: Xid 79")
 
 
 def test_quotes_in_the_reason(tmp_path: Path) -> None:
-    code, said = ask(report(tmp_path / "report.json", healthy=False, why='a "b" \\ c', cards=True))
+    code, said = ask(report(tmp_path / "report.json", healthy=False, why='a "b" \\ c', gpus=True))
     assert code == 1
     assert said == r"a \"b\" \\ c"
 

@@ -53,7 +53,7 @@ def job_set(*parts: dict[str, Any]) -> dict[str, Any]:
 
 def written(here: Plane, form: Any) -> bool:
     try:
-        made = here.admin.create(form(pod("x", ADA, cards=1, of="low")), dry=True)
+        made = here.admin.create(form(pod("x", ADA, gpus=1, of="low")), dry=True)
     except RefusedError:
         return False
     return all(notes(each) == NEAR for each in templates(made))
@@ -92,11 +92,11 @@ LARGE = {"key": POOL, "operator": "NotIn", "values": SMALL}
 
 
 @pytest.mark.parametrize("form", [lambda each: each, job, job_set], ids=["pod", "job", "JobSet"])
-@pytest.mark.parametrize(("cards", "demands"), [(1, [OLD]), (4, [OLD]), (8, [OLD, LARGE])])
-def test_work_with_cards_is_near_to_itself_and_on_machines_that_are_large_enough(
-    here: Plane, form: Any, cards: int, demands: list[dict[str, Any]]
+@pytest.mark.parametrize(("gpus", "demands"), [(1, [OLD]), (4, [OLD]), (8, [OLD, LARGE])])
+def test_work_with_gpus_is_near_to_itself_and_on_machines_that_are_large_enough(
+    here: Plane, form: Any, gpus: int, demands: list[dict[str, Any]]
 ) -> None:
-    (template,) = templates(here.admin.create(form(pod("x", ADA, cards=cards, of="low")), dry=True))
+    (template,) = templates(here.admin.create(form(pod("x", ADA, gpus=gpus, of="low")), dry=True))
     assert notes(template) == NEAR
     assert rules(template) == demands
 
@@ -110,7 +110,7 @@ def test_work_with_cards_is_near_to_itself_and_on_machines_that_are_large_enough
     ],
 )
 def test_what_a_person_asks_for_stays(here: Plane, asked: dict[str, str]) -> None:
-    each = job(pod("x", ADA, cards=1, of="low"))
+    each = job(pod("x", ADA, gpus=1, of="low"))
     each["spec"]["template"]["metadata"] = {"annotations": asked}
     (template,) = templates(here.admin.create(each, dry=True))
     assert notes(template) == asked
@@ -121,20 +121,20 @@ def test_all_alternatives_demand_it(here: Plane) -> None:
         "matchExpressions": [{"key": "lab.example/fast", "operator": "Exists"}]
     }]  # fmt: skip
     affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": own}}
-    each = job(pod("x", ADA, cards=8, of="low", affinity={"nodeAffinity": affinity}))
+    each = job(pod("x", ADA, gpus=8, of="low", affinity={"nodeAffinity": affinity}))
     (template,) = templates(here.admin.create(each, dry=True))
     assert rules(template) == [OLD, LARGE]
 
 
 @pytest.mark.parametrize("form", [lambda each: each, job, job_set], ids=["pod", "job", "JobSet"])
-def test_work_without_cards_is_left_as_it_is(here: Plane, form: Any) -> None:
+def test_work_without_gpus_is_left_as_it_is(here: Plane, form: Any) -> None:
     (template,) = templates(here.admin.create(form(pod("x", ADA, of="low")), dry=True))
     assert notes(template) == {}
     assert not [rule for rule in rules(template) if rule["key"] in (POOL, CLASS)]
 
 
 def test_each_part_of_a_job_set_by_itself(here: Plane) -> None:
-    parts = pod("x", ADA, of="low"), pod("x", ADA, cards=1, of="low"), pod("x", ADA, cards=8, of="high")
+    parts = pod("x", ADA, of="low"), pod("x", ADA, gpus=1, of="low"), pod("x", ADA, gpus=8, of="high")
     first, second, third = templates(here.admin.create(job_set(*parts), dry=True))
     assert (notes(first), rules(first)) == ({}, [])
     assert (notes(second), rules(second)) == (NEAR, [OLD])
@@ -162,7 +162,7 @@ def selecting(*sites: str) -> dict[str, Any]:
 def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: Plane, where: dict[str, Any]) -> None:
     """Of ``research``, gpu-p5 is in us-west-2 alone."""
     for form in (job, job_set):
-        (template,) = templates(here.admin.create(form(pod("x", ADA, cards=8, of="high", **where)), dry=True))
+        (template,) = templates(here.admin.create(form(pod("x", ADA, gpus=8, of="high", **where)), dry=True))
         (excluded,) = (rule["values"] for rule in rules(template) if rule["key"] == POOL)
         assert {"gpu-p5", *SMALL} <= {*excluded}
         (term,) = template["spec"]["affinity"]["nodeAffinity"][
@@ -174,7 +174,7 @@ def test_work_that_selects_a_region_goes_to_pools_that_are_there(here: Plane, wh
 
 def test_work_for_one_of_several_sites_goes_to_pools_of_any(here: Plane) -> None:
     def excluded(**where: Any) -> set[str]:
-        made = here.admin.create(job(pod("x", ADA, cards=8, of="high", **where)), dry=True)
+        made = here.admin.create(job(pod("x", ADA, gpus=8, of="high", **where)), dry=True)
         (template,) = templates(made)
         found = [rule["values"] for rule in rules(template) if rule["key"] == POOL]
         return {*found[0]} if found else set()
@@ -192,7 +192,7 @@ def test_work_for_one_of_several_sites_goes_to_pools_of_any(here: Plane) -> None
 def test_work_that_selects_a_rack_goes_to_no_pool(here: Plane) -> None:
     rack = {"causeway.dev/site": "rack-a"}
     (template,) = templates(
-        here.admin.create(job(pod("x", ADA, cards=1, of="low", nodeSelector=rack)), dry=True)
+        here.admin.create(job(pod("x", ADA, gpus=1, of="low", nodeSelector=rack)), dry=True)
     )
     (excluded,) = (rule["values"] for rule in rules(template) if rule["key"] == POOL)
     assert {*excluded} == {pool.name for pool in golden("research").pools}

@@ -66,7 +66,7 @@ def test_every_label_of_a_flavour_is_one_of_all_its_machines(research: Cluster) 
                         assert flavour.labels.items() <= node.labels.items()
 
 
-def test_taints_are_told_and_only_that_of_cards_is_tolerated(research: Cluster) -> None:
+def test_taints_are_told_and_only_that_of_gpus_is_tolerated(research: Cluster) -> None:
     pools = tuple(
         replace(pool, taints=(*pool.taints, replace(pool.taints[0], key="lab.example/mine")))
         if pool.name == "gpu-p5"
@@ -78,16 +78,16 @@ def test_taints_are_told_and_only_that_of_cards_is_tolerated(research: Cluster) 
     assert flavor["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
 
 
-def test_all_flavours_with_cards_have_places_and_no_others(research: Cluster) -> None:
+def test_all_flavours_with_gpus_have_places_and_no_others(research: Cluster) -> None:
     """Kueue gives work one or the other kind, and never takes a topology back from a flavour."""
-    cards = {each.name for each in queues.flavours(research) if each.amount.cards}
+    gpus = {each.name for each in queues.flavours(research) if each.amount.gpus}
     silent = replace(research, autoscaler=replace(research.autoscaler, dry_run=True))
     for cluster in (research, silent):
         flavors = specs(cluster, "ResourceFlavor")
-        assert {name for name, spec in flavors.items() if "topologyName" in spec} == cards
+        assert {name for name, spec in flavors.items() if "topologyName" in spec} == gpus
 
 
-def test_a_group_is_sure_of_the_first_cards_and_nothing_is_lost(research: Cluster) -> None:
+def test_a_group_is_sure_of_the_first_gpus_and_nothing_is_lost(research: Cluster) -> None:
     cluster = with_groups(research, vision=40, speech=40, guests=0)
     queue = specs(cluster, "ClusterQueue")
     # 64 GPUs of ours, of which both would have 40; then what comes next.
@@ -98,10 +98,10 @@ def test_a_group_is_sure_of_the_first_cards_and_nothing_is_lost(research: Cluste
     rest = quota(specs(cluster, "Cohort")["causeway"])
     for flavour in queues.flavours(cluster):
         own = sum(int(quota(each)[flavour.name]) for each in queue.values())
-        assert own + int(rest[flavour.name]) == flavour.amount.cards
+        assert own + int(rest[flavour.name]) == flavour.amount.gpus
 
 
-def test_who_is_sure_of_a_card_is_sure_of_its_part_of_the_machine(research: Cluster) -> None:
+def test_who_is_sure_of_a_gpu_is_sure_of_its_part_of_the_machine(research: Cluster) -> None:
     cluster = with_groups(research, vision=32)
     (titan,) = (each for each in queues.flavours(cluster) if each.name.startswith("physical"))
     own = quota(specs(cluster, "ClusterQueue")["team-vision"], "cpu")["physical.titan-x-pascal"]
@@ -113,17 +113,17 @@ quotas = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 5
 
 @given(quotas, st.lists(st.integers(0, 40), min_size=1, max_size=5))
 def test_shares_never_exceed_what_is_there_nor_what_is_wanted(
-    wanted: dict[str, int], cards: list[int]
+    wanted: dict[str, int], gpus: list[int]
 ) -> None:
     cluster = with_groups(golden("research"), **wanted)
-    found = [Flavour(str(at), {}, (), Amount(1, 1, count), cloud=False) for at, count in enumerate(cards)]
+    found = [Flavour(str(at), {}, (), Amount(1, 1, count), cloud=False) for at, count in enumerate(gpus)]
     sure = queues.shares(cluster, found)
     for flavour in found:
-        assert sum(each[flavour.name] for each in sure.values()) <= flavour.amount.cards
+        assert sum(each[flavour.name] for each in sure.values()) <= flavour.amount.gpus
     for group in cluster.access.groups:
         assert sum(sure[group.namespace].values()) <= group.gpu_quota
     given_out = sum(count for each in sure.values() for count in each.values())
-    assert given_out == min(sum(wanted.values()), sum(cards))
+    assert given_out == min(sum(wanted.values()), sum(gpus))
 
 
 def test_the_way_in_leads_to_the_own_groups_queue(research: Cluster) -> None:
@@ -159,7 +159,7 @@ def test_the_autoscaler_is_asked_where_there_is_one(
     monkeypatch.undo()
     (check,) = specs(research, "ClusterQueue")["team-engineers"]["admissionChecksStrategy"]["admissionChecks"]
     assert set(check["onFlavors"]) == {
-        each.name for each in queues.flavours(research) if each.cloud and each.amount.cards
+        each.name for each in queues.flavours(research) if each.cloud and each.amount.gpus
     }
     assert [*specs(research, "AdmissionCheck")] == [check["name"]]
     (requests,) = specs(research, "ProvisioningRequestConfig").values()

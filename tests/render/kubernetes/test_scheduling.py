@@ -49,16 +49,16 @@ def apart(cluster: Cluster) -> bool:
     return "true && !variables.offGpus" in found
 
 
-def test_where_all_workers_have_cards_other_work_goes_where_it_can(research: Cluster) -> None:
+def test_where_all_workers_have_gpus_other_work_goes_where_it_can(research: Cluster) -> None:
     assert apart(research)
-    cards = replace(research, pools=tuple(pool for pool in research.pools if pool.gpus is not None))
-    assert not scheduling.has_room_without_gpus(cards)
-    assert not apart(cards)
+    accelerated = replace(research, pools=tuple(pool for pool in research.pools if pool.gpus is not None))
+    assert not scheduling.has_room_without_gpus(accelerated)
+    assert not apart(accelerated)
     # A machine in a rack without GPUs is room enough; a gateway is none.
-    site = cards.sites[0]
+    site = accelerated.sites[0]
     plain = replace(next(node for node in site.nodes if node.gpus is not None), gpus=None, roles=("worker",))
-    sites = (replace(site, nodes=(*site.nodes, plain)), *cards.sites[1:])
-    assert scheduling.has_room_without_gpus(replace(cards, sites=sites))
+    sites = (replace(site, nodes=(*site.nodes, plain)), *accelerated.sites[1:])
+    assert scheduling.has_room_without_gpus(replace(accelerated, sites=sites))
 
 
 def test_a_pool_that_never_has_a_machine_is_no_room(research: Cluster) -> None:

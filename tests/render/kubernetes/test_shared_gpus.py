@@ -80,7 +80,7 @@ def test_what_a_node_offers_counts_slices_and_instances(shared: Cluster) -> None
 
 
 @pytest.mark.parametrize("kind", ["nvidia-device-plugin", "gpu-feature-discovery"])
-def test_each_node_with_cards_has_exactly_one_agent_of_a_kind(shared: Cluster, kind: str) -> None:
+def test_each_node_with_gpus_has_exactly_one_agent_of_a_kind(shared: Cluster, kind: str) -> None:
     agents = [
         each
         for each in objects(gpu.objects(shared), "DaemonSet").values()

@@ -167,8 +167,8 @@ def _hosts(cluster: Cluster) -> list[Object]:
     ]
     cloud = [_Host(one.site, one.fqdn, (one.role,), one.gpus is not None) for one in cluster.instances]
     machines = [host for host in (*racks, *cloud) if not makes_node(host.roles)]
-    cards = [host for host in (*racks, *cloud) if host.cards and not runs_pods(host.roles)]
-    jobs = (("hosts", NODE_PORT, machines), ("hosts-gpus", DCGM_PORT, cards))
+    gpus = [host for host in (*racks, *cloud) if host.gpus and not runs_pods(host.roles)]
+    jobs = (("hosts", NODE_PORT, machines), ("hosts-gpus", DCGM_PORT, gpus))
     return [_static(job, port, hosts) for job, port, hosts in jobs if hosts]
 
 
@@ -178,7 +178,7 @@ class _Host(NamedTuple):
     site: str
     fqdn: str
     roles: tuple[str, ...]
-    cards: bool
+    gpus: bool
 
 
 def _static(job: str, port: int, hosts: list[_Host]) -> Object:

@@ -6,12 +6,12 @@ require 'time'
 require 'chef/handler'
 
 module Causeway
-  # What a run did, for whoever asks the machine afterwards: one JSON file, there whole or not at all.
+  # What a run did, for later questions: one JSON file, complete or absent.
   # A report and exception handler: https://docs.chef.io/handlers/
   class RunReport < Chef::Handler
     PATH = '/var/lib/causeway/report.json'
 
-    # What a why-run would have changed stands beside it: that is no run, and must not hide the last one.
+    # What a why-run would have changed is beside it: that is not a run, and must not hide the last one.
     REHEARSAL = 'why-run.json'
 
     # repository: the Chef repository; its file `inputs` has the hash of all that was brought here.

@@ -10,7 +10,7 @@ resource "aws_instance" "master" {
   user_data              = each.value.user_data
   monitoring             = true
 
-  # A slip in the console does not take a member of etcd. Terraform lifts it itself where it is told to destroy one.
+  # A slip in the console does not take a member of etcd. Terraform lifts it itself to destroy one.
   disable_api_termination = true
 
   # The answer reaches the machine, and no pod behind its bridge.

@@ -23,7 +23,7 @@ resource "aws_flow_log" "this" {
 }
 
 resource "aws_cloudwatch_log_group" "flow" {
-  #checkov:skip=CKV_AWS_158:Addresses and ports are no secret worth a KMS key; CloudWatch Logs encrypts with its own.
+  #checkov:skip=CKV_AWS_158:Addresses and ports are not secrets worth a KMS key; CloudWatch Logs encrypts with its own.
   for_each = local.cloudwatch_logs
 
   name              = "/causeway/${each.key}/flow-logs"

@@ -1,4 +1,4 @@
-# Pods and services, for what in the VPC is no node of the cluster: by a machine that is one, and forwards.
+# Pods and services, for what in the VPC is not a node of the cluster: by a machine that is one, and forwards.
 
 locals {
   overlay_routes = merge([

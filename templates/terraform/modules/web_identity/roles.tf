@@ -1,4 +1,4 @@
-# A role a namespace. Whoever may create a token of the namespace's service account "work", or start a pod, gets what the
+# A role a namespace. Anyone who may create a token of the namespace's service account "work", or start a pod, gets what the
 # namespace may do, and nothing of another. Mountpoint for S3 shows tokens of the pod whose volume it mounts, and most
 # pods are of the account "default". MLflow's namespace has one too, for its own account: people reach what is in its
 # folder through MLflow alone, which asks who they are.
