@@ -10,7 +10,7 @@
       after/                    parts of kinds that charts bring: applied like the others, after the charts
 
 A part is a module here and a row of ``APPLIED`` or ``AFTER``, which give objects, or of ``READ``, which give
-text.
+text. Objects that no cluster changes, or in a few values, are YAML below ``templates/kubernetes``.
 """
 
 from __future__ import annotations

@@ -1,18 +1,5 @@
-"""What is written into work before queues see it: policies that Kueue's own defaults have no field for.
-
-Near to itself
-    Kueue gives a flavour with a topology only to work that asks for one, and a flavour without only to work
-    that does not, where a queue has both (Kueue, "Topology Aware Scheduling"). Flavours with GPUs have a
-    topology; so work with GPUs that asks for nothing prefers one machine, then one rack or zone, then one
-    site.
-Pools that can run it
-    A flavour is a whole pool. Its quota counts all of its GPUs, not those of a node, and its labels name no
-    site: Kueue would assign a pool whose nodes have too few GPUs for one pod, or which is not in the site
-    that the work selects, and the job would wait without end. Such pools are excluded, and physical
-    nodes where the site is a region.
-GPUs of its class
-    Jobs and pods have them by `infra.render.kubernetes.scheduling`. Queues decide by a JobSet, whose jobs
-    come later, so the same is written into its templates.
+"""What is written into work before queues see it, and what of limits of users is refused: policies, whose
+texts say why (``templates/kubernetes/after/queues``).
 """
 
 from __future__ import annotations
