@@ -258,7 +258,7 @@ def kept(checkpoints: Sequence[Checkpoint], policy: Policy) -> list[Checkpoint]:
 
 
 def obsolete(parts: Sequence[Part], policy: Policy, worker: str, reading: Iterable[str]) -> list[Part]:
-    """The parts of a worker that nobody needs any more. It removes no others: each removes its own.
+    """The parts of a worker that are not needed any more. Each worker removes only its own.
 
     ``reading``: ids of what this start resumed from, which another worker may still be fetching.
     """

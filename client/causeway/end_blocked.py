@@ -1,9 +1,9 @@
 """In the cluster, all the time: stops runs that can't start, and gives their machines back.
 
 ``python -m causeway.end_blocked``. A worker whose image or Secret is not there waits for it without end, and
-all workers of its run hold their GPUs meanwhile. After ``PATIENCE`` the run is stopped, with the reason;
-whoever has fixed it resumes it. What may pass by itself, as a registry that does not answer, is left to the
-queue.
+all workers of its run hold their GPUs meanwhile. After ``PATIENCE`` the run is stopped, with the reason; the
+user fixes the cause and resumes it. Temporary causes, such as a registry that does not answer, are left to
+the queue.
 """
 
 from __future__ import annotations

@@ -172,9 +172,9 @@ def send(plan: Mapping[str, Any]) -> int:
     with open(archive, "rb") as file:
         _put(where["archive"], file, size)
     os.remove(archive)
-    told = json.dumps({"archive": where["name"], "sha256": digest.hexdigest()}).encode()
+    pointer = json.dumps({"archive": where["name"], "sha256": digest.hexdigest()}).encode()
     try:
-        _put(where["pointer"], told, len(told), **where["headers"])
+        _put(where["pointer"], pointer, len(pointer), **where["headers"])
     except urllib.error.HTTPError as error:
         if error.code in (409, 412):
             return runtime.STOPPED

@@ -261,8 +261,8 @@ def check_shared_code(loaded: LoadedJob, *, contained: bool = False) -> None:
 
 
 def _given(text: str, keys: Keys) -> Any:
-    """A value of ``--set`` as it would be in the file; what is no YAML is itself. So is what stands for text,
-    unless it is quoted. InputError."""
+    """A value of ``--set`` as it would be in the file; text that is not YAML is itself. So is what is meant
+    as text, unless it is quoted. InputError."""
     dotted = ".".join(keys)
     try:
         node = compose(text)

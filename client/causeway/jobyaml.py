@@ -61,7 +61,7 @@ IsText: TypeAlias = Callable[[Keys, str], bool]
 
 
 def parse(text: str, is_text: IsText, keys: Keys = ()) -> Values:
-    """The values of a text. ``keys``: where they belong in a job. Raises YAMLError for what is no YAML."""
+    """The values of a text. ``keys``: where they belong in a job. Raises YAMLError for what is not YAML."""
     found = Values()
     try:
         root = compose(text)
@@ -140,7 +140,7 @@ class _Reader:
             if node.tag == _FLOAT:
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
-            return text  # the field says that it is no number
+            return text  # the field reports that it is not a number
         return None if node.tag == NULL else text.lower() == "true"
 
     def _fault(self, node: yaml.Node, keys: Keys, what: str) -> None:

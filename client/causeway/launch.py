@@ -43,7 +43,7 @@ def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str |
     """The launch of one role.
 
     ``gpus``: of one worker, and so the processes of ``torchrun`` (one without GPUs). ``image_launcher``: what
-    the image is for; None where nobody says. InputError where ``torchrun`` was asked for and the command is
+    the image is for; None if unknown. InputError where ``torchrun`` was asked for and the command is
     not a Python program.
     """
     processes = max(gpus, 1)

@@ -55,7 +55,7 @@ class Ended:
 
 
 def new_folder(name: str, root: Path | None = None) -> Path:
-    """The folder of a new run, ``<name>-<number>``, made by nobody else."""
+    """The folder of a new run, ``<name>-<number>``, created by no other process."""
     root = root or runs_root()
     root.mkdir(parents=True, exist_ok=True)
     remove_old_code(root)
@@ -79,8 +79,8 @@ def remove_old_code(root: Path) -> None:
     """Removes copies of code of runs that have ended: not of the newest 50, nor of those that ran within 14
     days.
 
-    The folder that a run works in goes: each start makes it anew. The archive goes with a run that is done,
-    which never starts again. Results, output, checkpoints and the record stay.
+    The working folder of a run is deleted: each start creates it again. The archive is deleted with a run
+    that is done, which never starts again. Results, output, checkpoints and the record stay.
     """
     now = time.time()
     for folder in runs_here(root)[_NEWEST:]:

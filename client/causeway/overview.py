@@ -301,7 +301,7 @@ Wanted = Callable[[str, Mapping[str, Any]], bool]
 
 
 def of_cluster(group: str | None, search: str | None, wanted: Wanted) -> list[Row]:
-    """Runs of a namespace, the newest first: those that are no trials, or those of a search."""
+    """Runs of a namespace, the newest first: those that are not trials, or those of a search."""
     cluster = Cluster()
     namespace = cluster.namespace(group)
     store = Store(cluster, namespace)

@@ -59,7 +59,7 @@ class Packages:
 
     @property
     def has_config(self) -> bool:
-        """Whether settings of uv may stand in the file, or beside it in pyproject.toml."""
+        """Whether the file, or pyproject.toml beside it, may contain settings of uv."""
         return self.file.suffix != ".txt"
 
 

@@ -92,7 +92,7 @@ class Place:
     def begin(self, policy: Policy) -> None:
         """Brings what the run resumes from."""
         if self.checkpoints.exists() and not self.checkpoints.is_dir():
-            # The program's doing; it is nobody's to remove.
+            # The program created it; it is not removed.
             self.checkpoints.rename(self.checkpoints.with_suffix(f".{time.time_ns()}"))
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.events.mkdir(parents=True, exist_ok=True)

@@ -158,7 +158,7 @@ if os.environ.get("CAUSEWAY_PROGRAM") != "rank " + _rank:
         except OSError:
             pass  # it writes to the pipe of all
 
-# The one that this stands in front of.
+# The one that this one precedes.
 _paths = [path for path in sys.path if os.path.abspath(path or ".") != _folder]
 _next = importlib.machinery.PathFinder.find_spec("sitecustomize", _paths)
 if _next is not None and _next.loader is not None:
@@ -333,7 +333,7 @@ class Output(threading.Thread):
                 sys.stdout.buffer.write(line)
                 sys.stdout.buffer.flush()
             except OSError:
-                pass  # nobody reads; the work goes on
+                pass  # the reader is gone; the work continues
             if self._parts is not None:
                 self._parts.write(line if line.endswith(b"\n") else line + b"\n")
 

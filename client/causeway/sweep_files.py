@@ -225,7 +225,7 @@ class FileBench(Bench, ABC):
         write_json(path, asdict(row))
 
     def _note_end(self, row: Row, state: str, cause: Callable[[], str]) -> None:
-        """Of a trial that nobody here has stopped. ``state``: its run's. ``cause``: why it failed."""
+        """Of a trial that was not stopped here. ``state``: its run's. ``cause``: why it failed."""
         if state == "done":
             self._note(row, state="done", cause="")
         elif state in ("stopped", "timed-out"):

@@ -30,8 +30,8 @@ class Workers:
 
 
 def workers_of(job: Job, *, image_launcher: str | None = "torchrun") -> tuple[Workers, ...]:
-    """The roles of a job, in its order. ``image_launcher``: what its image is for; None where
-    nobody says."""
+    """The roles of a job, in its order. ``image_launcher``: what its image is for; None if
+    unknown."""
     if not job.roles:
         launch = choose(
             job.launcher, job.run, gpus=job.gpus.count, nodes=job.nodes, image_launcher=image_launcher

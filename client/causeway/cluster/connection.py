@@ -240,7 +240,7 @@ class Cluster:
             )
         except urllib3.exceptions.HTTPError as error:
             raise UnreachableError(_away(host, str(getattr(error, "reason", None) or error))) from None
-        if 300 <= answer.status < 400:  # the API sends nobody elsewhere
+        if 300 <= answer.status < 400:  # the API never redirects
             raise UnreachableError(_not_the_api(host))
         if answer.status >= 400:
             raise _refused(answer)

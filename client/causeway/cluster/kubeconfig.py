@@ -151,7 +151,7 @@ def _named(config: Any, kind: str, name: str) -> Mapping[str, Any]:
 
 
 def _bytes(values: Mapping[str, Any], key: str, folder: Path) -> bytes | None:
-    """What stands in a kubeconfig, or in a file that it names."""
+    """A value of a kubeconfig, or of a file that it names."""
     if data := values.get(f"{key}-data"):
         return base64.b64decode(data, validate=True)
     return (folder / values[key]).read_bytes() if key in values else None

@@ -58,7 +58,7 @@ _TIME_IS_UP = "MaximumExecutionTimeExceeded"
 REJECTED = "DeactivatedDueToAdmissionCheck"
 """Kueue's reason for a Workload whose request for machines was refused for good."""
 _STOPS = 120
-"""Seconds that Kueue may take to stop what it is told to."""
+"""Seconds that Kueue may take to stop a run."""
 
 OVER = ("done", "failed", "timed-out")
 """States that Kueue 0.19 lets no run leave, whatever its Workload's ``active`` says."""
@@ -269,8 +269,8 @@ def _columns(cluster: Cluster, namespace: str) -> Iterator[tuple[Any, bool, str]
 
 
 def runs(cluster: Cluster, namespace: str, *, sweep: str | None = None) -> list[Run]:
-    """All runs of a namespace with their workers, the newest first: trials of ``sweep``, or those that are no
-    trials."""
+    """All runs of a namespace with their workers, the newest first: trials of ``sweep``, or those that are
+    not trials."""
     chosen = f"{SWEEP}={sweep}" if sweep else f"{RUN},!{SWEEP}"
     with ThreadPoolExecutor(3) as together:  # all of them wait for the API, most of the time
         jobsets = items(cluster, path_of(namespace), labelSelector=chosen, **_CACHED)

@@ -90,7 +90,7 @@ def remember(cluster: Cluster, found: Sequence[Run]) -> None:
 
 
 def _is_new(run: Run, seen: Started | None) -> bool:
-    """Whether the store has to be asked, or told."""
+    """Whether the store has to be read, or updated."""
     values = started(run)
     if not values.image:
         return seen is None and not run.workers and run.seconds > 0

@@ -155,7 +155,7 @@ class Store:
             return data
 
     def download(self, kept: Kept, target: Path) -> None:
-        """Fetch a file; nobody sees it half-written."""
+        """Fetch a file, written atomically."""
         with asked("fetch what the run left"):
             self._transfers.download(self.bucket, kept.key, str(target)).result()
 

@@ -108,7 +108,7 @@ def programs_environment(record: Record, job: Job, alias: str = "") -> list[dict
     """Nothing for a job that brings its own MLflow.
 
     MLflow's own variables are for the runtime to set. It comes from the image that the sidecar comes from, so
-    that nobody is sent to a sidecar of an older image, which does not listen.
+    that it is not set with a sidecar of an older image, which does not listen.
     """
     if "MLFLOW_TRACKING_URI" in {*job.env, *job.secrets.values()}:
         return []

@@ -10,7 +10,7 @@ from causeway.job import Code
 
 
 def why_not_found(module: str, folder: Path, code: Code) -> str:
-    """What to do, where the module lies in the folder; empty where it does not.
+    """The fix, if the folder has the module; empty if it does not.
 
     Either it is not shipped, or it is and Python does not look there.
     """

@@ -14,7 +14,7 @@ DEFAULT_LIMIT = 256 << 20
 """Bytes before compression, where no cluster says otherwise."""
 _SHOWN = 10
 _MOST = 0.8
-"""A folder stands for what is in it unless one entry holds more than this share of it, or code is beside."""
+"""A folder is listed as a whole unless one entry is more than this share of it, or it contains code."""
 _CODE = (".py", ".ipynb", ".sh", ".yaml", ".yml", ".toml", ".cfg", ".txt", ".md", ".cu", ".cpp", ".h")
 _ALIKE = 4
 """So many files of one folder and ending, which is not code's, are one pattern."""
@@ -27,7 +27,7 @@ def check_limit(where: str, entries: Iterable[Entry], limit: int) -> list[Proble
     if total <= limit:
         return []
     found = largest(entries)
-    # What is small helps nobody, and is code.
+    # Small entries are not worth listing, and are code.
     large = [row for row in found if row[1] * 100 >= total] or found
     rows = [f"  {format_size(size):>9}  {_leaving_out(path)}" for path, size in large]
     what = f"{format_size(total)} in {len(entries)} files, more than {format_size(limit)}"

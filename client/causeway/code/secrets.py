@@ -52,7 +52,7 @@ _BEGINNINGS = (
     b":_password",
     b"machine",
 )
-"""A file without any of these has none of the above: a search that costs next to nothing."""
+"""A file without any of these has none of the above: a cheap first test."""
 _PATTERN = re.compile(b"|".join(b"(" + pattern + b")" for pattern in _CONTENTS.values()))
 _LARGEST = 1 << 20
 """Bytes; what is larger is data."""

@@ -45,7 +45,7 @@ class Tree:
     entries: Sequence[Entry]
     """By path."""
     left_out: Sequence[str]
-    """What was made by tools, and nobody said whether it is code: ``wandb/``."""
+    """Files of tools that were neither included nor excluded explicitly: ``wandb/``."""
 
 
 def list_tree(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[Entry]:
@@ -133,7 +133,7 @@ class _Rules:
             return False
         if kind == _TRACKED:
             return not self._own.match_file(path)
-        if self._named.match_file(path):  # whoever names it means it
+        if self._named.match_file(path):  # it is named explicitly
             return not self._own.match_file(path) and not self._caches.match_file(path)
         if kind == _NEW:
             return not self._never.match_file(path)
@@ -245,7 +245,7 @@ def _walk(folder: Path) -> Iterator[str]:
 
 
 def _in_environment(folder: Path, path: str, known: set[str]) -> str:
-    """The virtual environment that the path lies in, if it does; ``known``: those found so far."""
+    """The virtual environment that contains the path, if any; ``known``: those found so far."""
     head = ""
     for part in path.split("/")[:-1]:
         head = f"{head}{part}/"

@@ -42,4 +42,4 @@ def _of_cluster(found: list[str], incomplete: str, group: str | None) -> None:
         listed = runs.items(cluster, path, only="metadata", labelSelector=chosen)
         found.extend(str(each["metadata"]["name"]) for each in listed)
     except Exception:
-        return  # nobody reads a traceback there
+        return  # a traceback would disturb the prompt

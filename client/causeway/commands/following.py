@@ -43,7 +43,7 @@ class _Pod:
     shown: int = 0
     """Lines."""
     whole: bool = False
-    """Whether all of them were, or there are no more to be had."""
+    """Whether all were printed, or no more can be fetched."""
     tried: bool = False
     """Whether the store was asked for the rest; it is asked once more when the run has ended."""
 
@@ -66,7 +66,7 @@ class Followed:
         worker: str | None = None,
         attempt: int | None = None,
     ) -> None:
-        """``out``: for what is no output of a worker. ``shows``: gets lines. ``worker``, ``attempt``: only
+        """``out``: for what is not output of a worker. ``shows``: gets lines. ``worker``, ``attempt``: only
         its."""
         self._out = out
         self._cluster = cluster
@@ -153,7 +153,7 @@ class Followed:
         return run
 
     def _begin(self, run: Run) -> None:
-        """What was before is no part of it."""
+        """Earlier output is not part of it."""
         self._attempt = run.attempt
         self._show = self._shows(run)
         if self._wanted is not None:
@@ -190,7 +190,7 @@ class Followed:
             pod.whole = True
 
     def _show_left(self, gone: Sequence[_Pod]) -> None:
-        """What is in the store of pods that are gone, and of those that nobody saw."""
+        """What the store has of pods that are gone, and of those that were never seen."""
         pods = sorted(self._pods.values(), key=lambda pod: pod.created)
         try:
             found = leavings.starts(self._store, self._name)

@@ -70,7 +70,7 @@ def ps(search: str | None = None, *, watch: bool = False) -> int:
 
 
 def listed(search: str | None = None) -> list[dict[str, Any]]:
-    """Runs for JSON: those that are no trials, or those of a search."""
+    """Runs for JSON: those that are not trials, or those of a search."""
     return [plain(each) for each in runs_here() if search_of(each.name) == (search or "")]
 
 

@@ -81,7 +81,7 @@ def _printed(out: Console, names: Sequence[str]) -> Show:
 
 
 def _of_pods(cluster: Cluster, run: Run, worker: str | None) -> Iterator[_Line] | None:
-    """None if a pod's output can't be had any more, or there are no pods."""
+    """None if a pod's output cannot be read any more, or there are no pods."""
     wanted = [each for each in run.workers if worker in (None, short(each))]
     streams = []
     for each in wanted:

@@ -439,7 +439,7 @@ def _agree(out: Console, jobs: Sequence[tuple[Job, Sequence[Fit]]], *, yes: bool
 
 
 def agree(out: Console, quotes: Sequence[Quote], most: float, seconds: int, *, yes: bool) -> None:
-    """Says what may be paid, and asks. InputError where nobody can be asked, DeclinedError for a no.
+    """Prints the cost, and asks. InputError without a terminal, DeclinedError if the user declines.
 
     ``quotes``: of what runs at once. ``most``: USD, in ``seconds``.
     """

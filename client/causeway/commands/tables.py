@@ -68,7 +68,7 @@ def fits_a_line(out: Console, cells: Sequence[str]) -> bool:
 
 
 def _room(out: Console) -> int | None:
-    """Characters of a line; None where nobody reads it, or a program does."""
+    """Characters of a line; None if standard output is not a terminal."""
     return out.width if out.is_terminal or "COLUMNS" in os.environ else None
 
 

@@ -1,4 +1,4 @@
-"""``wait``, and ``run --wait``: until runs have ended, whatever becomes of the connection."""
+"""``wait``, and ``run --wait``: until runs have ended, also across lost connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ps``, ``why``, ``stop``, ``resume``: runs of the cluster, and what becomes of them."""
+"""``ps``, ``why``, ``stop``, ``resume``: runs of the cluster, and their state."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Line:
     def send(self, **message: Any) -> None:
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:  # or nobody has read what came before, which is little
+        except OSError:  # or earlier bytes, which are few, were not read
             self.broken = True
 
     def messages(self) -> Iterator[dict[str, Any]]:
@@ -94,7 +94,7 @@ class Follower:
     """A worker's way to the first one."""
 
     def __init__(self, worker: str, token: str, address: str) -> None:
-        """``address``: ``host:port``. OSError if nobody answers there."""
+        """``address``: ``host:port``. OSError if nothing answers there."""
         host, _, port = address.rpartition(":")
         self._line = Line(_connected(host.strip("[]"), int(port)))
         self._stop = ""

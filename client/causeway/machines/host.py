@@ -348,7 +348,7 @@ class Host:
         _say(removed=True)
 
     def _back(self) -> None:
-        """Forgets the last start, which came to nothing: the run is as it was before."""
+        """Reverts the last start, which failed: the run is as it was before."""
         number = _read(self._run / "run.json").get("start", 0)
         before = start_folder(self._run, number - 1) / "run.json"
         if number == self._request["start"] and before.exists():
@@ -407,7 +407,7 @@ class Host:
                 for line in tail.lines(last=over):
                     sys.stdout.write(json.dumps([name, line], ensure_ascii=False) + "\n")
             sys.stdout.flush()
-            if over or not self._request["follow"] or self._stream.read(1) == b"":  # nobody listens any more
+            if over or not self._request["follow"] or self._stream.read(1) == b"":  # the client is gone
                 return
             over = all(
                 worker["phase"] in ("over", "lost") for worker in self._known(self._run)["workers"].values()

@@ -3,7 +3,7 @@
 A lease is a flock(2) on a file of the GPU, held by the worker's process: it ends with the process, however
 that ends. The file says who holds it. A GPU that runs a program without a lease is not taken either.
 
-Whoever waits has a ticket (``tickets``). A GPU that is free belongs to the first in the queue that it fits.
+A waiting run has a ticket (``tickets``). A GPU that is free belongs to the first in the queue that it fits.
 
 A reservation (``reserving``) is a lease, too, below which the runs of its person hold a second one.
 """
@@ -295,7 +295,7 @@ def _state(gpu: Gpu, programs: Mapping[str, Sequence[int]]) -> State:
 
 
 def _held(path: Path) -> dict[str, Any] | None:
-    """What its holder says; None for nobody."""
+    """What its holder wrote; None without a holder."""
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -307,7 +307,7 @@ def _held(path: Path) -> dict[str, Any] | None:
 
 
 def _used(gpu: Gpu, programs: Mapping[str, Sequence[int]]) -> str:
-    """Who uses it without a lease, in words; empty for nobody."""
+    """Who uses it without a lease, in words; empty if unused."""
     pids = programs.get(gpu.uuid, ())
     return f"GPU {gpu.index} is used by {', '.join(map(_owner, pids))} without a lease" if pids else ""
 

@@ -60,7 +60,7 @@ def room(workers: Sequence[Workers], checked: Mapping[str, Mapping[str, Any]], m
 
 
 def emptied(checked: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """As if nobody had any of their GPUs."""
+    """As if all their GPUs were free."""
     return {
         host: {**answer, "gpus": [{**gpu, "taken": ""} for gpu in answer["gpus"]]}
         for host, answer in checked.items()

@@ -234,7 +234,7 @@ def several(
 
 
 def clear(name: str, hosts: Sequence[str], workers: Sequence[str]) -> None:
-    """Removes what a start has left that nobody finished, and no machine knows."""
+    """Removes what an unfinished start has left that no machine knows."""
     _abandon(name, dict.fromkeys(hosts, workers), 1, remove=True)
 
 

@@ -197,7 +197,7 @@ def _call_after_mark(words: Sequence[str]) -> int:
             if line.endswith(kit.MARK):
                 before.clear()
                 break
-        with suppress(BrokenPipeError):  # nobody reads ours any more
+        with suppress(BrokenPipeError):  # the reader is gone
             _pass_on(b"".join(before))  # without a mark it is what a login shell refuses us with
             while data := process.stdout.read1(_CHUNK):  # type: ignore[attr-defined]
                 _pass_on(data)

@@ -76,7 +76,7 @@ class MachinesBench(FileBench):
             raise UnreachableError(left)
 
     def _unreached(self) -> str:
-        """Which trials may go on where nobody could ask them to stop; empty for none."""
+        """Which trials may continue on machines that cannot be reached to stop them; empty for none."""
         live = self._live("running", "resuming", "pausing", "stopping")
         left = [row.id for row in live if self._is_away(row)]
         if not left:

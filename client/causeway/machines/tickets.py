@@ -35,7 +35,7 @@ class Ticket:
         if self._file >= 0 or not self.said["count"]:
             return
         _clear()
-        # By another name until it is locked: a ticket that nobody holds does not count.
+        # By another name until it is locked: a ticket that is not locked does not count.
         part = self._path.with_name(f".{self._path.name}")
         self._file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.fchmod(self._file, 0o644)
@@ -44,7 +44,7 @@ class Ticket:
         part.rename(self._path)
 
     def drop(self) -> None:
-        """Nobody sees it any more."""
+        """It is removed."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -84,7 +84,7 @@ def _folder() -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a ticket says; empty for one that nobody holds, and for what is none."""
+    """What a ticket says; empty for one that is not locked, and for other files."""
     if path.name.startswith("."):
         return {}
     try:
@@ -105,7 +105,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _clear() -> None:
-    """Removes this person's that nobody holds any more."""
+    """Removes this user's tickets that are not locked any more."""
     for path in _folder().glob(f"{os.getuid()}-*"):
         with contextlib.suppress(OSError):
             file = os.open(path, os.O_RDONLY)

@@ -38,7 +38,7 @@ class Turn:
         """``place`` in the queue, ``behind`` whom, ``why`` it waits though it is the first."""
 
     def look(self) -> bool:
-        """Whether its GPUs are free and nobody is before it, as it was lately. CausewayError."""
+        """Whether its GPUs are free and it is first in the queue, as of the last check. CausewayError."""
         if time.monotonic() < self._look_at:
             return bool(self.said["ready"])
         self._look_at = time.monotonic() + _LOOKS

@@ -50,7 +50,7 @@ def promoted(sweep: Sweep, trials: Sequence[Trial]) -> Resume | None:
 
 
 def left_over(sweep: Sweep, trials: Sequence[Trial]) -> Resume | None:
-    """The best of the highest rung. With too few trials for one of ``factor`` nobody else would go on."""
+    """The best of the highest rung. With fewer trials than ``factor``, no other one would continue."""
     paused = [
         (-trial.judged, loss(sweep, point[1]), trial.number)
         for trial in trials
@@ -134,7 +134,7 @@ def _at_rungs(ladder: _Ladder, trial: Trial) -> Iterator[Decision]:
             continue
         pool = ladder.pool(bracket, rung)
         rank, count = pool.order.index(trial.number), len(pool.order)
-        # One that can't be resumed has this one chance, and among few nobody is good or bad.
+        # One that cannot be resumed has this one chance, and a ranking of few trials means little.
         quota = pool.quota if trial.resumable else pool.quota or count
         passes = rank < quota and math.isfinite(point[1])
         reason = f"rank {rank + 1} of {count} at step {rung}, {quota} continue"

@@ -60,7 +60,7 @@ class Dimension:
         return f"{self.path}={plain(choice)}/"
 
     def index(self, value: Value) -> int | None:
-        """Of a choice, by its text: ``1`` is not ``true``. None if there is no such choice."""
+        """Of a choice, by its text: ``1`` is not ``true``. None if it is not a choice."""
         assert isinstance(self.values, tuple)
         texts = [plain(each) for each in self.values]
         return texts.index(plain(value)) if plain(value) in texts else None

@@ -2,7 +2,7 @@
 
 Writes of metrics, parameters, tags and the state of a run are kept on disk, answered at once, and sent a few
 requests a minute. All else is passed on. While the server is away, runs and experiments that a program starts
-with stand for what will be made later, and what can't be done without the server is an error at once.
+with are placeholders until the server creates the objects, and what needs the server is an error at once.
 """
 
 from __future__ import annotations

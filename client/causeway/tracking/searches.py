@@ -1,4 +1,4 @@
-"""A search in MLflow: a run for the whole, and below it a run for each trial. There is no other record of it.
+"""A search in MLflow: a run for the whole, and below it a run for each trial. It is the only record.
 
 Tags, of the whole:
 

@@ -4,7 +4,7 @@ Below its folder:
 
 - ``<number>.jsonl``: entries, one JSON value a line. Files are begun as they grow, and removed once sent.
 - ``sent.json``: up to where entries were sent.
-- ``names.json``: what stands for what (``Names``).
+- ``names.json``: placeholders and their names (``Names``).
 
 Nothing is flushed to the device: a machine that is lost loses the folder as well.
 """
@@ -136,7 +136,7 @@ class Names:
         return {"runs": self._runs, "experiments": self._experiments}
 
     def experiment(self, name: str, alias: str) -> None:
-        """From now on ``alias`` stands for the experiment of that name."""
+        """From now on ``alias`` is the experiment of that name."""
         with self._lock:
             if alias not in self._experiments:
                 self._experiments[alias] = {"name": name}

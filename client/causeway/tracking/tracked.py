@@ -304,7 +304,7 @@ def _metrics(line: str) -> list[dict[str, Any]]:
 
 
 def _usage(line: str) -> list[dict[str, Any]]:
-    """Nothing of what can't be read: what a worker used is nobody's result."""
+    """Empty if it cannot be read: resource use is not a result."""
     try:
         return usage_of(json.loads(line))
     except (AttributeError, KeyError, TypeError, ValueError):

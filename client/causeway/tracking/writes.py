@@ -37,7 +37,7 @@ def entry_of(call: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def merged(entries: Sequence[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Entries as few requests, in order: (how many of them it stands for, the request)."""
+    """Entries as few requests, in order: (how many of them it contains, the request)."""
     count = 0
     batch: dict[str, Any] = {}
     for each in entries:
@@ -72,7 +72,7 @@ def _fits(batch: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
 
 
 def alias_of(experiment: str) -> str:
-    """What stands for an experiment that the server was not asked for."""
+    """A placeholder for an experiment before the server is asked for it."""
     return "causeway-" + hashlib.sha256(experiment.encode()).hexdigest()[:32]
 
 
