@@ -35,7 +35,7 @@ from causeway.storage import Bucket, Storage
 
 PORT = 6006
 EVERY = 30.0
-"""Seconds between two looks into the store."""
+"""Seconds between two reads of the store."""
 RENEWED = 1800.0
 """Seconds."""
 _SAMPLES = "scalars=2000,images=20,audio=10,histograms=100,text=50,pr_curves=50,tensors=100"
@@ -48,7 +48,7 @@ class Follower(Protocol):
     """Keeps the files of a run up to date."""
 
     def follow(self) -> None:
-        """Brings what is new."""
+        """Fetches new data."""
 
 
 class Remote:
@@ -184,7 +184,7 @@ def serve(
 
 
 def _try(calls: Sequence[Callable[[], None]]) -> None:
-    """What does not answer now is asked again later."""
+    """Retries later if the store does not answer."""
     for each in calls:
         if problem := _problem(each):
             print(f"causeway: some files are not up to date: {problem}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the client and pods ask the store's bucket alike."""
+"""Calls to the store's bucket that the client and pods share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which checkpoints of a run are whole, which are kept, and which one a start resumes from. It decides only.
+"""Which checkpoints of a run are complete, which are kept, and which one a start resumes from. Only
+decisions, no I/O.
 
 A worker's checkpoint is copied to the run's folder as a *part*: its files, and then a manifest with their
 sizes and digests. What has no manifest does not exist. A *checkpoint* is the parts of all workers that have

@@ -1,4 +1,4 @@
-"""The command line. Commands import what they need when they run: ``--help`` has to answer at once."""
+"""The command line. Commands import what they need when they run: ``--help`` must be fast."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def _place(runs: Sequence[str], local: bool, on: list[str], group: str | None) -
 
 
 def _on_machines(runs: Sequence[str], on: list[str], group: str | None) -> bool:
-    """Whether runs are those of ``run --on``: as the person says, or as this laptop remembers."""
+    """Whether runs are those of ``run --on``: by the option, or by this laptop's records."""
     from causeway.machines import records
 
     if on:
@@ -496,7 +496,7 @@ def ps(watch: bool, search: str | None, local: bool, group: str | None, on: list
     if watch and (as_json or on or here):
         raise click.UsageError("--watch is for a terminal and a cluster: it excludes --json and --on")
     used = bool(records.names()) and not local
-    if on or used or here:  # most people have no runs there, and need not wait for what they need
+    if on or used or here:  # most users have no runs there, and need not wait for these imports
         from causeway.commands import machines
     if on or here:
         sys.exit(machines.ps(on, search, as_json=as_json))
@@ -1245,7 +1245,7 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """The program. Errors are one text on stderr, and the exit code says which kind; with ``--json`` they are
+    """The program. Errors are printed to stderr, and the exit code is their kind; with ``--json`` they are
     on stdout as well: its last line."""
     # A list of runs is hundreds of thousands of objects that stay: by default, looking for garbage among them
     # takes as long as reading them.

@@ -433,7 +433,7 @@ def _filled(loaded: LoadedJob, parameters: Mapping[str, str], *, alone: bool) ->
         raise InputError(problems)
     swept = {each.name for each in dimensions(sweep.parameters)} if sweep else set()
     left = frozenset[str]().union(*(each.values for each in places)) - swept - {*parameters, ALL}
-    notes = [f"{{{name}}} is not replaced: there is no --set {name}=…" for name in sorted(left) if parameters]
+    notes = [f"{{{name}}} is not replaced: --set {name}=… is missing" for name in sorted(left) if parameters]
     notes += checks.notes(sweep) if sweep else ()
     result = _with_commands(job, parameters, partly=sweep is not None)
     return replace(loaded, job=result, parameters=dict(parameters), notes=tuple(notes))

@@ -61,9 +61,9 @@ class Place:
     ahead: int | None
     gpus_ahead: int | None
     latest_start: datetime | None
-    """By the times that those ahead declared; None if it is not known."""
+    """From the declared times of the runs ahead; None if it is unknown."""
     unknown: str
-    """Why it is not known."""
+    """Why it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Quota:
     model: str | None
     gpus: int
     free: int
-    """Now, for what comes now."""
+    """Free now, for new runs."""
     later: Sequence[tuple[datetime, int]]
-    """(from when on, how many), behind all that waits; rising. Empty if it is not known."""
+    """(from when on, how many) after all waiting runs; ascending. Empty if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,15 @@ class Availability:
     """By site, pool (None for the lab's own) and model."""
     no_capacity: Sequence[NoCapacity]
     queue: Sequence[Waiting] | None
-    """In its order; None without queues."""
+    """In queue order; None without queues."""
     cut: int
-    """How many at its end are left out."""
+    """Number of entries at its end that are left out."""
     quotas: Sequence[Quota]
     note: str = ""
-    """What is to be known beside it."""
+    """A note to show with it."""
 
     def place(self, namespace: str, name: str) -> Place | None:
-        """That of a run; None if the autoscaler has not seen it waiting."""
+        """The entry of a run; None if the autoscaler has not seen it waiting."""
         for each in self.queue or ():
             if (each.namespace, each.kind, each.name) == (namespace, "JobSet", name):
                 return each.place
@@ -118,7 +118,7 @@ class Availability:
 
 
 def read(cluster: Cluster) -> tuple[Availability | None, str]:
-    """What there is, and what is to be said of it: why there is nothing, or that it is old or newer."""
+    """The availability, with a note: why there is none, or that it is outdated or from a newer version."""
     try:
         found = cluster.find(_PATH)
     except RefusedError as error:
@@ -138,7 +138,7 @@ def read(cluster: Cluster) -> tuple[Availability | None, str]:
 
 
 def parse(values: Mapping[str, Any], now: datetime | None = None) -> Availability:
-    """Of the content of an ``availability.json``. KeyError, TypeError, ValueError if it makes no sense."""
+    """Of the content of an ``availability.json``. KeyError, TypeError, ValueError if it cannot be parsed."""
     written = _time(values.get("written"))
     queue = values.get("queue")
     return Availability(
@@ -188,7 +188,7 @@ def _note(version: int, written: datetime | None, now: datetime) -> str:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run would find that is submitted now."""
+    """The outlook of a run that is submitted now."""
 
     ahead: int | None
     """How many are before it in its queue; None if that is not known."""

@@ -1,6 +1,5 @@
-"""What keeps a container from starting, with the fix: an image that can't be had, a Secret that is not there.
-
-The kubelet says so in ``state.waiting`` of a container's status, and tries again for ever.
+"""What keeps a container from starting, with the fix: an image that cannot be pulled, a missing Secret. The
+kubelet reports it in ``state.waiting`` of a container's status, and retries forever.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ class Blocked:
     reason: str
     """The kubelet's: ``ImagePullBackOff``."""
     what: str
-    """For the person."""
+    """For the user."""
     fix: str = ""
     lasts: bool = True
-    """Whether it stays so until somebody does something. A registry that does not answer comes back."""
+    """Whether a user has to fix it. A registry that does not answer is temporary."""
 
     def __str__(self) -> str:
         return f"{self.what}; {self.fix}" if self.fix else self.what
@@ -96,14 +95,14 @@ def _keys(pod: Any, secret: str) -> list[str]:
 
 
 def missing_secret(namespace: str, name: str, keys: Sequence[str]) -> tuple[str, str]:
-    """(what is wrong, the fix) for a Secret that is not there."""
+    """(error, fix) for a missing Secret."""
     literals = " ".join(f"--from-literal={key}=…" for key in keys)
     create = f"kubectl create secret generic {name} -n {namespace} {literals}".rstrip()
     return f"{namespace} has no Secret {name}", create
 
 
 def missing_key(namespace: str, name: str, key: str) -> tuple[str, str]:
-    """(what is wrong, the fix) for a Secret that lacks a key."""
+    """(error, fix) for a Secret without the key."""
     patch = shlex.quote(json.dumps({"stringData": {key: "…"}}, ensure_ascii=False))
     what = f"the Secret {name} of {namespace} has no key {key}"
     return what, f"kubectl patch secret {name} -n {namespace} -p {patch}"

@@ -33,7 +33,7 @@ _MEMORY = "2Gi"
 _DISK = "20Gi"
 """Of the copy. A pod that has more is evicted."""
 _WAIT = 120
-"""Seconds for the one before to go."""
+"""Seconds that the previous one has to terminate."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def find(cluster: Cluster, namespace: str) -> Board | None:
 
 
 def start(cluster: Cluster, namespace: str, runs: Mapping[str, str]) -> Board:
-    """Creates a board, in place of one that is there."""
+    """Creates a board, and replaces an existing one."""
     stop(cluster, namespace)
     path = secrets.token_urlsafe(16)
     wanted = job(namespace, runs, cluster.offer, path)
@@ -144,7 +144,7 @@ def start(cluster: Cluster, namespace: str, runs: Mapping[str, str]) -> Board:
 
 
 def stop(cluster: Cluster, namespace: str) -> bool:
-    """Ends a board, and waits until it is gone. Whether there was one."""
+    """Deletes a board, and waits until it is gone. Returns whether there was one."""
     paths = (_job(namespace), f"/api/v1/namespaces/{namespace}/services/{NAME}")
     for path in paths:
         if (found := cluster.find(path)) is not None:
@@ -161,7 +161,7 @@ def stop(cluster: Cluster, namespace: str) -> bool:
 
 
 def _check_is_ours(found: Any) -> None:
-    """CausewayError for what somebody made with the board's name."""
+    """CausewayError for another object with the board's name."""
     about = found["metadata"]
     if _LABEL not in about.get("labels", {}):
         raise CausewayError(

@@ -1,4 +1,4 @@
-"""Calls to the cluster's API as the person whose kubeconfig it is. Objects are plain values."""
+"""Calls to the cluster's API as the user of the kubeconfig. Objects are plain values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Cluster:
 
     @cached_property
     def offer(self) -> Offer:
-        """What the cluster offers. CausewayError where it has no ``research``."""
+        """The cluster's offer. CausewayError without ``research``."""
         try:
             found = self.call("GET", _OFFER)
         except RefusedError as error:
@@ -68,7 +68,7 @@ class Cluster:
         return parse(values)
 
     def namespace(self, group: str | None) -> str:
-        """Where runs go: a group's namespace, else the context's, else the person's own."""
+        """The namespace of runs: the group's, else the context's, else the user's own."""
         if group is None:
             return self._way.namespace or f"user-{self.person}"
         if group not in self.offer.groups:
@@ -109,7 +109,7 @@ class Cluster:
 
     @property
     def certificate(self) -> bytes | None:
-        """The person's certificate in PEM, if the kubeconfig has one."""
+        """The user's certificate in PEM, if the kubeconfig has one."""
         return self._way.certificate
 
     def date(self) -> str:
@@ -254,7 +254,7 @@ def _away(host: str, reason: str) -> str:
 
 
 def _not_the_api(host: str) -> str:
-    """Of a hotel that wants a room number, or a proxy."""
+    """The error for an answer of a captive portal or a proxy."""
     return (
         f"another server answers for {host}, and it is not the cluster: a captive portal or a proxy; "
         "open any page in a browser, then try again"

@@ -1,4 +1,4 @@
-"""What of a run is in the store: its last checkpoint, and what keeps more from getting there."""
+"""What the store has of a run: its last checkpoint, and errors of copying."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ class Copying:
     saved: Row | None
     """The checkpoint that it would resume from; None for none, or if the store does not say."""
     moving: Mapping[str, float]
-    """Site → USD that AWS charges if the run goes on there from that checkpoint; sites where that is free are
-    left out."""
+    """Site → USD that AWS charges if the run resumes there from that checkpoint; free sites are left out."""
     problem: str
-    """Of a worker that can't copy what it has: a bucket that is full, or refuses."""
+    """Error of a worker that cannot copy: a bucket that is full, or refuses."""
 
 
 def copying(cluster: Cluster, run: Run) -> Copying:
-    """As the store and the workers' sidecars have it. What can't be asked is left out."""
+    """From the store and the workers' sidecars. Those that do not answer are left out."""
     try:
         job = Job.model_validate(run.job)
         workers = workers_of(job)

@@ -1,4 +1,4 @@
-"""Which machines can run a worker, and what it gets of them where its job does not say."""
+"""Which machines can run a worker, and its default resources there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fit:
 
     workers: Workers
     machines: Sequence[Machine]
-    """Those that can run one worker at least, the cheapest first."""
+    """Those that can run at least one worker, the cheapest first."""
     cpus: float
     memory: int
     """Bytes."""
@@ -86,7 +86,7 @@ def fits_of(written: Mapping[str, Any], offer: Offer) -> list[Fit]:
 
 
 def check_together(job: Job, fits: Sequence[Fit]) -> None:
-    """That all workers can be there at once, and have names. InputError that names the fields."""
+    """Checks that all workers can run at once, and that their names are valid. InputError with the fields."""
     problems = [*_names(job, fits), *_room(job, fits)]
     if problems:
         raise InputError(problems)
@@ -217,7 +217,7 @@ def _memory_share(machine: Machine, gpus: int) -> int:
 
 
 def _fabric_share(machine: Machine, gpus: int) -> Fabric:
-    """An adapter at least: no two pods share one."""
+    """At least one adapter, as pods cannot share one."""
     assert machine.gpus is not None
     assert machine.fabric is not None
     pages = machine.fabric.huge_pages_mib * gpus // machine.gpus.count // _HUGE_PAGE * _HUGE_PAGE

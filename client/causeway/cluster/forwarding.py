@@ -67,7 +67,7 @@ def _serve(connect: Callable[[], Any], browser: socket.socket, failed: Callable[
 
 
 def _copy(one: Any, other: Any) -> None:
-    """Both directions, until either end closes."""
+    """Copies in both directions until either end closes."""
     while True:
         for end in select.select([one, other], [], [])[0]:
             data = end.recv(1 << 16)

@@ -112,7 +112,7 @@ class TrialOf:
 
 @dataclass(frozen=True)
 class Submission:
-    """A run that is to be."""
+    """A run to submit."""
 
     run: str
     namespace: str
@@ -124,7 +124,7 @@ class Submission:
     digest: str
     """The code's archive; empty for none."""
     continues: Sequence[str] = ()
-    """Runs whose checkpoints it goes on with while it has none of its own, the nearest first."""
+    """Runs whose checkpoints it resumes from while it has none, the nearest first."""
     given: Mapping[str, str] = field(default_factory=dict)
     """What was filled in by ``--set``."""
     repeats: Repeated | None = None

@@ -1,4 +1,4 @@
-"""The way to a cluster that a kubeconfig describes, or a pod's own.
+"""Address and credentials of a cluster, from a kubeconfig or from inside a pod.
 
 Certificates and tokens are read here. What else a kubeconfig may hold (``exec``, several files) is left to
 the library ``kubernetes``, whose import takes more than half a second of CPU time: more than all the rest.
@@ -28,7 +28,7 @@ _USER = {"client-certificate", "client-certificate-data", "client-key", "client-
 
 @dataclass(frozen=True)
 class Way:
-    """Where the API is, and who comes."""
+    """Address of the API, and the user's credentials."""
 
     host: str
     """``https://api.example:6443``."""
@@ -44,7 +44,7 @@ class Way:
 
 
 def exists() -> bool:
-    """Whether this laptop has one."""
+    """Whether this laptop has a kubeconfig."""
     names = os.environ.get("KUBECONFIG") or "~/.kube/config"
     return any(Path(name).expanduser().exists() for name in names.split(os.pathsep))
 

@@ -122,7 +122,7 @@ class Run:
     image: str = ""
     """The reference of its image."""
     waits_for: str = ""
-    """Why it does not run, of one that is queued, starts or was stopped."""
+    """Why it is not running, if it is queued, starting or stopped."""
     hourly_price: float | None = None
     """USD, of all its workers where they are; None where some have no machine, or a price is not known. What
     was kept of it while they were there: ``cluster.started``."""
@@ -488,7 +488,7 @@ def newest(workers: Sequence[Worker]) -> list[Worker]:
 
 
 def _waits_for(about: Any, state: str, reason: str, workload: Any, workers: Sequence[Worker]) -> str:
-    """Why a run does not run; empty for one that does, or has ended."""
+    """Why a run is not running; empty if it is running, or has ended."""
     if state == "starting":
         return next((f"{each.role}-{each.rank}: {each.blocked}" for each in workers if each.blocked), "")
     if state == "stopped" and reason:
@@ -521,7 +521,7 @@ def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple
             more = f"causeway resume {_name(found)} --time 8h allows more"
             return "timed-out", _changed(evicted), f"it ran for all of its `time`, {took}; {more}"
         return "stopped", _changed(evicted), _could_not_start(found, evicted)
-    # Where some have ended, others go on, or the last of them is just being counted.
+    # If some have ended, others are running, or the last one is not counted yet.
     begun = [each for each in newest(workers) if each.state in ("running", "done", "failed")]
     if begun:
         return "running", min((each.started for each in begun if each.started), default=None), ""
@@ -625,7 +625,7 @@ def _failed_before(statuses: Sequence[Any]) -> Any:
 
 
 def _ended(terminated: Any, status: Any) -> dict[str, Any]:
-    """What the runtime wrote down; else what Kubernetes knows."""
+    """From the runtime's termination message; else from Kubernetes."""
     if terminated is None:
         return {"reason": status.get("reason") or status.get("message", ""), "lines": []}
     known = {"exit": terminated["exitCode"], "reason": terminated.get("reason", ""), "lines": []}

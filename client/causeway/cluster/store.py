@@ -1,4 +1,4 @@
-"""The store of code and of what runs leave: an S3 bucket, opened by a token of the cluster, without keys.
+"""The store of code and results: an S3 bucket, accessed with a token of the cluster, without keys.
 
 The namespace's service account ``work`` gets a token for AWS, which AWS STS exchanges for a session of the
 namespace's role (AssumeRoleWithWebIdentity).
@@ -29,7 +29,7 @@ ACCOUNT = "work"
 _SECONDS = 600
 """Of the token; the session lasts an hour."""
 _KNOWN = timedelta(days=1)
-"""For how long it is believed that an archive is where this program saw it."""
+"""How long this program assumes that an archive which it saw still exists."""
 
 
 def code_key(namespace: str, digest: str) -> str:
@@ -61,7 +61,7 @@ class Kept:
 
 
 class Store:
-    """What one namespace has in the store."""
+    """The folder of one namespace in the store."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Commands in a worker that runs, with this terminal as theirs (Kubernetes API, ``pods/exec``, WebSocket)."""
+"""Commands in a running worker, connected to this terminal (Kubernetes API, ``pods/exec``, WebSocket)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def execute(cluster: Cluster, namespace: str, pod: str, command: Sequence[str], 
 
 @contextmanager
 def _raw() -> Iterator[None]:
-    """Our terminal hands every key on; as it was, afterwards."""
+    """Puts our terminal into raw mode, and restores it afterwards."""
     before = termios.tcgetattr(sys.stdin)
     # Not its default, TCSAFLUSH: what was typed before is for the program as well.
     tty.setraw(sys.stdin, termios.TCSADRAIN)

@@ -1,4 +1,4 @@
-"""What a run's containers are given for MLflow."""
+"""The environment of a run's containers for MLflow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from causeway.workers import ends_with
 
 _ADDRESS = f"http://127.0.0.1:{PORT}"
 _UID = "metadata.labels['jobset.sigs.k8s.io/jobset-uid']"
-"""A name may come again; this does not."""
+"""Names may be reused; this is unique."""
 _TOPOLOGY = "metadata.labels['topology.kubernetes.io/{}']"
 """The API server writes them on a pod that has a node (admission plugin PodTopologyLabels)."""
 

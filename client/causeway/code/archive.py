@@ -1,4 +1,4 @@
-"""One archive a tree: the same files give the same bytes, on any laptop.
+"""One archive per tree: the same files give the same bytes, on any laptop.
 
 The name of an archive is the SHA-256 of the tar file before compression, as zlib's output differs between
 its versions and zlib-ng. ``unpack`` verifies it.
@@ -90,7 +90,7 @@ def _file(info: tarfile.TarInfo, file: IO[bytes] | None) -> Iterator[bytes]:
 
 
 class RefusedArchiveError(CausewayError):
-    """An archive that is not what it should be."""
+    """An archive that was refused."""
 
 
 def unpack(archive: IO[bytes], digest: str, target: Path) -> None:

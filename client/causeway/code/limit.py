@@ -1,4 +1,4 @@
-"""The limit of what is shipped, and what makes a tree too large."""
+"""The limit of the shipped code, and what to leave out of a tree that is too large."""
 
 from __future__ import annotations
 

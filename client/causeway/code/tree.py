@@ -49,7 +49,7 @@ class Tree:
 
 
 def list_tree(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[Entry]:
-    """What is shipped, sorted by path. InputError for what can't be."""
+    """The shipped files, sorted by path. InputError for what cannot be shipped."""
     return [*look(folder, include=include, exclude=exclude).entries]
 
 
@@ -91,7 +91,7 @@ def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = 
 
 
 def unreadable(folder: Path, path: str, error: OSError) -> Problem:
-    """That a file of the folder can't be read."""
+    """The problem of a file that cannot be read."""
     what = f"cannot be read: {error.strerror or error}"
     return Problem(str(folder / path), "", what, f"ignore it: {ignoring(path)}")
 

@@ -66,7 +66,7 @@ def check_worker(worker: str | None, names: Sequence[str]) -> None:
     """InputError for one that a run does not have."""
     if worker is not None and names and worker not in names:
         there = ", ".join(names[:_MOST]) + (f" … {names[-1]}" if len(names) > _MOST else "")
-        raise InputError([Problem("--worker", "", f"there is no {worker}", f"there are: {there}")])
+        raise InputError([Problem("--worker", "", f"{worker} not found", f"workers are: {there}")])
 
 
 def first(worker: Worker | None) -> dict[str, Any] | None:

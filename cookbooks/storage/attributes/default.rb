@@ -23,7 +23,7 @@ default['storage']['options'] = {
 # Seconds that a mount may take at the first access. The boot does not wait for it.
 default['storage']['mount_timeout'] = 30
 
-# Scratch space: blank disks of use `scratch`, several of them as one striped volume; on a cloud machine, all
+# Scratch space: blank disks with `use: scratch`, several of them as one striped volume; on a cloud machine, all
 # blank disks it has (instance stores, further volumes). `feature`: the file by which a node says that it is without,
 # for Node Feature Discovery, which taints it.
 default['storage']['scratch'] = {
@@ -60,7 +60,7 @@ default['storage']['mount_s3'] = {
   'credentials' => '/etc/causeway/secrets/aws-credentials',
 }
 
-# The NFS server. nil `path`: the folder above the exports, where disks of use `nfs` are mounted. nil
+# The NFS server. nil `path`: the folder above the exports, where disks with `use: nfs` are mounted. nil
 # `threads`: four a CPU, 16 to 128. In exports that `homes` names, everyone in the users' data bag has a
 # folder: a client's root is mapped to `nobody`, and could not create one. `home_quota`: the MiB that each of these may
 # hold, by a project of XFS; nil: no limit. `deleted_volumes_days`: for how many days volumes that were deleted in
