@@ -53,7 +53,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def test_a_plan_before_there_is_anything_makes_nothing(lab: Lab) -> None:
     out, _ = lab.invoke("cluster.up", "--plan", "--json")
     rows = {row["step"]: row["would"] for row in json.loads(out)}
-    assert "begins" in rows["master-1"]
+    assert "initializes" in rows["master-1"]
     assert rows["master-2"] == rows["master-3"] != rows["master-1"]
     assert set(MACHINES[3:]) <= set(re.findall(r"[\w-]+", rows["machines"]))
     assert not secrets.exist(lab.store)
@@ -98,7 +98,7 @@ def test_a_second_run_changes_nothing(lab: Lab) -> None:
         out, _ = lab.invoke("cluster.up", "--json", code=1)
     result = json.loads(out)
     assert ["master-3" in failure for failure in result["failed"]] == [True]
-    assert result["steps"][-1]["step"].startswith("take away")
+    assert result["steps"][-1]["step"].startswith("delete")
     assert versions() == before
     assert "kubernetes-join.yaml" not in lab.brought("titan-01")["have"], "a node needs no token any more"
 
@@ -228,7 +228,7 @@ def test_upgrade_follows_the_spec_and_stops_at_a_gate(lab: Lab) -> None:
     out, err = lab.invoke("cluster.upgrade", "--to", "1.36", "--yes", "--gate", "3", "--json")
     steps = [row["step"].split(" ")[0] for row in json.loads(out)["steps"][::2]]
     assert steps == [*MACHINES]
-    assert "begun" in err
+    assert "Continuing" in err
     assert "kubernetes-upgrade.conf" in lab.brought("titan-01")["have"]
     assert "kubernetes-upgrade.conf" not in lab.brought("master-1")["have"]
     out, _ = lab.invoke("cluster.upgrade", "--to", "1.36", "--yes", "--json")

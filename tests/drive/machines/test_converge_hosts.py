@@ -219,7 +219,7 @@ def test_a_second_ctrl_c_cuts_off_and_leaves_no_chef_behind(build: Path, hosts: 
     wanted = targets(build, titan_01={"pause": 600})
     done = converge(build, wanted, why_run=False, at_once=1, watcher=Pressing(2, AT_WORK))
     assert done.exit_code == 130
-    assert done.outcomes[0].error.startswith("cut off")
+    assert done.outcomes[0].error.startswith("interrupted")
     pid = hosts["titan-01"].shell("cat /var/lib/causeway/pid")
     deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
@@ -234,7 +234,8 @@ def test_a_second_ctrl_c_before_chef_is_at_work_keeps_it_from_starting(
     wanted = targets(build, titan_01={"pause": 600})
     done = converge(build, wanted, why_run=False, at_once=1, watcher=Pressing(2, phase))
     assert done.exit_code == 130
-    assert [each.error.split(":")[0] for each in done.outcomes] == ["cut off", "not begun", "not begun"]
+    errors = [each.error.split(":")[0] for each in done.outcomes]
+    assert errors == ["interrupted", "not started", "not started"]
     assert "pid" not in hosts["titan-01"].shell("ls /var/lib/causeway").split()
 
 
