@@ -72,6 +72,8 @@ EOF
 echo /run/lab/modprobe > /host/proc/sys/kernel/modprobe
 /bin/busybox ip link set lo up
 /bin/busybox cat > /host/run/lab/first <<'EOF'
+# Before several nodes ask for them at once: the kernel tells one of two that there is no such device.
+modprobe -q -a bridge veth vxlan xfrm_interface
 @PYTHON@ -I -S /run/lab/agent.py agent
 echo o > /proc/sysrq-trigger
 sleep 60
