@@ -81,7 +81,7 @@ def test_a_program_logs_with_nothing_set_and_the_run_has_its_facts(
         assert "back 1.0 0.001" in said
         assert "['empty.txt', 'weights.bin']" in said
         made.end(3, reason="ValueError: nan")
-        assert made.said().count("be read,") == 1
+        assert made.said().count("cannot be parsed") == 1
     found = run_of(server, "plain-1")
     assert server.history(found["info"]["run_id"], "loss") == [(1, 2.0), (2, 1.0)]
     assert server.history(found["info"]["run_id"], "reported") == [(1, 0.5), (2, 0.25)]
