@@ -346,82 +346,27 @@ class Packer:
         return placed
 
     def _spread_out(self, kind: Kind, n: int, scope: Scope, grow: bool) -> int:
-        """Open machines for pods that mind each other."""
+        """Open machines for pods with rules about each other: anti-affinity, affinity, topology spread."""
         matrix = self.matrix
         cap = self._cap(kind, n)
         if cap <= 0:
             return 0
-        alone = any(each.topology == HOSTNAME for each in kind.together)
         names = spread.keys(kind, matrix)
         if not names:
-            if not alone:
+            if not any(each.topology == HOSTNAME for each in kind.together):
                 return self._acquire(kind, n, scope, None, None, cap, grow)
             offer = self.choose.best(kind, n, scope, None, cap)
             return self._launch(kind, min(n, offer.each), offer, None) if offer else 0
         limits = spread.counting(kind)
         placed = 0
         while placed < n:
-            openable = self.choose.openable(kind, scope)
-            eligible = self._universe(kind)
-            left = n - placed
-            allowed = openable.copy()
-            for key in names:
-                domain = matrix.template_domain(key)
-                shut = np.append(spread.blocked(matrix, kind, key), False)
-                allowed &= ~shut[domain]
-                for even in kind.even:
-                    if even.topology == key:
-                        allowed &= domain >= 0
-                        if not even.own:
-                            closed = spread.uneven(matrix, even, eligible, domain[openable])
-                            allowed &= ~np.append(closed, True)[domain]
-            for near in kind.together:
-                if near.topology == HOSTNAME:
-                    continue
-                domain = matrix.template_domain(near.topology)
-                inside = spread.by_domain(matrix, near.topology, matrix.counts[near.chosen])
-                if inside.any():
-                    allowed &= np.append(inside > 0, False)[domain]
-                    continue
-                offer = self.choose.best(kind, left, scope, allowed, cap) if near.own else None
-                if offer is None:
-                    return placed
-                mine = allowed & (matrix.template_group == offer.group) & (domain >= 0)
-                for zone in self.capacity.zones[offer.group].ahead():
-                    place = self.matrix.at[offer.group, zone]
-                    if mine[place] or not mine.any():
-                        break
-                if not mine.any():
-                    return placed
-                allowed &= domain == domain[place]
-            if not allowed.any():
+            allowed = self._apart(kind, scope, names)
+            if not self._together(kind, n - placed, scope, allowed, cap):
                 break
-            before = placed
-            if not limits:
-                placed += self._acquire(kind, left, scope, allowed, self._inside(names, allowed), cap, grow)
-            elif len(limits) == 1:
-                key = limits[0].topology
-                domain = matrix.template_domain(key)
-                capacity = np.zeros(matrix.values(key), np.int64)
-                mine = domain[allowed]
-                capacity[mine[mine >= 0]] = left
-                placed += self._share_out(kind, scope, limits[0], capacity, left, allowed, cap, grow)
-                if limits[0].even is None and placed < n:
-                    nowhere = allowed & (domain < 0)
-                    if nowhere.any():
-                        placed += self._acquire(kind, n - placed, scope, nowhere, None, cap, False)
-            else:
-                for limit in limits:
-                    domain = matrix.template_domain(limit.topology)
-                    capacity = np.zeros(matrix.values(limit.topology), np.int64)
-                    mine = domain[allowed]
-                    capacity[mine[mine >= 0]] = 1
-                    share = spread.shares(matrix, limit, capacity, left, eligible, domain[openable])
-                    allowed &= np.append(share > 0, limit.even is None)[domain]
-                if allowed.any():
-                    placed += self._acquire(kind, 1, scope, allowed, self._inside(names, allowed), cap, grow)
-            if placed == before:
+            opened = self._open_within(kind, n - placed, scope, limits, names, allowed, cap, grow)
+            if not opened:
                 break
+            placed += opened
             if limits:
                 # What was opened has room for more, which the next machine need not have.
                 fits = matrix.fits(kind).copy()
@@ -432,6 +377,90 @@ class Packer:
                     kind, n - placed, fits, self._universe(kind), self.choose.openable(kind, scope)
                 )
         return placed
+
+    def _apart(self, kind: Kind, scope: Scope, names: Sequence[str]) -> Flags:
+        """Templates whose topology domains have no pod that repels this kind, and are not ahead of others."""
+        matrix = self.matrix
+        openable = self.choose.openable(kind, scope)
+        allowed = openable.copy()
+        for key in names:
+            domain = matrix.template_domain(key)
+            allowed &= ~np.append(spread.blocked(matrix, kind, key), False)[domain]
+            for even in kind.even:
+                if even.topology != key:
+                    continue
+                allowed &= domain >= 0
+                if not even.own:
+                    closed = spread.uneven(matrix, even, self._universe(kind), domain[openable])
+                    allowed &= ~np.append(closed, True)[domain]
+        return allowed
+
+    def _together(self, kind: Kind, n: int, scope: Scope, allowed: Flags, cap: int) -> bool:
+        """Narrow templates to the domains of the pods that this kind must be near. False where none is left.
+
+        The first pod of a set that attracts itself chooses the domain: the one of the best offer.
+        """
+        matrix = self.matrix
+        for near in kind.together:
+            if near.topology == HOSTNAME:
+                continue
+            domain = matrix.template_domain(near.topology)
+            inside = spread.by_domain(matrix, near.topology, matrix.counts[near.chosen])
+            if inside.any():
+                allowed &= np.append(inside > 0, False)[domain]
+                continue
+            offer = self.choose.best(kind, n, scope, allowed, cap) if near.own else None
+            if offer is None:
+                return False
+            mine = allowed & (matrix.template_group == offer.group) & (domain >= 0)
+            if not mine.any():
+                return False
+            ahead = (matrix.at[offer.group, zone] for zone in self.capacity.zones[offer.group].ahead())
+            place = next(template for template in ahead if mine[template])
+            allowed &= domain == domain[place]
+        return bool(allowed.any())
+
+    def _open_within(
+        self,
+        kind: Kind,
+        n: int,
+        scope: Scope,
+        limits: Sequence[spread.Counting],
+        names: Sequence[str],
+        allowed: Flags,
+        cap: int,
+        grow: bool,
+    ) -> int:
+        """Open machines of allowed templates, as many a domain as the limits leave room for."""
+        matrix = self.matrix
+        if not limits:
+            return self._acquire(kind, n, scope, allowed, self._inside(names, allowed), cap, grow)
+        if len(limits) == 1:
+            (limit,) = limits
+            domain = matrix.template_domain(limit.topology)
+            room = self._room(limit, allowed, n)
+            placed = self._share_out(kind, scope, limit, room, n, allowed, cap, grow)
+            nowhere = allowed & (domain < 0)
+            if limit.even is None and placed < n and nowhere.any():
+                placed += self._acquire(kind, n - placed, scope, nowhere, None, cap, False)
+            return placed
+        # Domains of several limits overlap: one pod at a time.
+        openable = self.choose.openable(kind, scope)
+        for limit in limits:
+            domain = matrix.template_domain(limit.topology)
+            room = self._room(limit, allowed, 1)
+            share = spread.shares(matrix, limit, room, n, self._universe(kind), domain[openable])
+            allowed &= np.append(share > 0, limit.even is None)[domain]
+        if not allowed.any():
+            return 0
+        return self._acquire(kind, 1, scope, allowed, self._inside(names, allowed), cap, grow)
+
+    def _room(self, limit: spread.Counting, allowed: Flags, n: int) -> Ints:
+        """By domain of a limit's topology: ``n`` where a template is allowed, else 0."""
+        domain = self.matrix.template_domain(limit.topology)[allowed]
+        room = np.zeros(self.matrix.values(limit.topology), np.int64)
+        room[domain[domain >= 0]] = n
+        return room
 
     def _share_out(
         self,

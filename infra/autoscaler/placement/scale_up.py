@@ -143,7 +143,7 @@ def _growth(
         sizes=sizes,
         verdicts=(*judged, *(verdicts.broken(item, why) for item, why in broken)),
         held=frozenset(held | booked),
-        answers=kept.answers,
+        answers=tuple(kept.answers),
         bookings=kept.bookings,
         waiting=kept.waiting,
         exhausted=kept.exhausted,
