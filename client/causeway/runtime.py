@@ -494,77 +494,121 @@ def write_status(path: str, status: dict[str, Any]) -> None:
         file.write(text)
 
 
-def main(script: str) -> int:
-    env = environment(os.environ)
-    rank = int(env["CAUSEWAY_RANK"])
-    path = env.get("CAUSEWAY_STATUS", "/dev/termination-log")
-    role = env["CAUSEWAY_ROLE"]
+class Signals:
+    """Passes SIGTERM, SIGINT and SIGHUP on to the program. A second one kills it."""
 
-    kept = env.get("CAUSEWAY_OUTPUT")
-    hooks = tempfile.mkdtemp(prefix="causeway-")
-    env.setdefault("CAUSEWAY_STOP", os.path.join(hooks, "stop"))
+    def __init__(self, stop_file: str, hooks: str) -> None:
+        """``stop_file``: is made when a signal comes. ``hooks``: the folder in which programs are noted."""
+        self.at: float | None = None
+        """When the first signal came, in seconds since 1970; None: none has come."""
+        self.process: subprocess.Popen[bytes] | None = None
+        self._stop_file = stop_file
+        self._hooks = hooks
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._received)
 
-    def ended(code: int, status: Mapping[str, Any]) -> int:
-        said = {"role": role, "rank": rank, "at": time.time(), **status}
-        write_status(path, said)
-        if kept:
-            try:
-                write_status(os.path.join(kept, "ended.json"), said)
-            except OSError:
-                pass  # as with output: a disk that is full keeps nothing up
-        shutil.rmtree(hooks, ignore_errors=True)
-        return code
-
-    stopped: list[float] = []
-    process: subprocess.Popen[bytes] | None = None
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopped.append(time.time())
+    def _received(self, _number: int, _frame: FrameType | None) -> None:
+        first = self.at is None
+        self.at = self.at or time.time()
         try:
-            with open(env["CAUSEWAY_STOP"], "w", encoding="ascii"):
+            with open(self._stop_file, "w", encoding="ascii"):
                 pass
         except OSError:
             pass  # the end has come before, or the disk is full
-        # Not poll(), which would take the end of the process away from who waits for it.
-        if process is not None and process.returncode is None:
-            if len(stopped) == 1:
-                ask_to_stop(process.pid, hooks)
-            else:  # who asks twice does not want to wait
-                kill(process.pid, hooks)
+        # Not poll(), which would take the end of the process away from the one that waits for it.
+        if self.process is not None and self.process.returncode is None:
+            if first:
+                ask_to_stop(self.process.pid, self._hooks)
+            else:  # a second signal does not wait
+                kill(self.process.pid, self._hooks)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stop)
 
+def main(script: str) -> int:
+    env = environment(os.environ)
+    hooks = tempfile.mkdtemp(prefix="causeway-")
+    env.setdefault("CAUSEWAY_STOP", os.path.join(hooks, "stop"))
+    try:
+        code, status = _run(script, env, hooks, Signals(env["CAUSEWAY_STOP"], hooks))
+        ended = {"role": env["CAUSEWAY_ROLE"], "rank": int(env["CAUSEWAY_RANK"]), "at": time.time(), **status}
+        write_status(env.get("CAUSEWAY_STATUS", "/dev/termination-log"), ended)
+        if env.get("CAUSEWAY_OUTPUT"):
+            try:
+                write_status(os.path.join(env["CAUSEWAY_OUTPUT"], "ended.json"), ended)
+            except OSError:
+                pass  # as with output: a disk that is full keeps nothing up
+        return code
+    finally:
+        shutil.rmtree(hooks, ignore_errors=True)
+
+
+def _run(script: str, env: dict[str, str], hooks: str, signals: Signals) -> tuple[int, dict[str, Any]]:
+    """Run the script to its end. Returns the exit code and the fields of the status."""
     address = env.get("MASTER_ADDR")
     if address and not wait_for_name(address):
-        return ended(1, {"exit": 1, "reason": f"the first worker, {address}, has no address", "lines": []})
-    if stopped:
-        return ended(STOPPED, {"exit": STOPPED, "lines": []})
+        return 1, {"exit": 1, "reason": f"the first worker, {address}, has no address", "lines": []}
+    if signals.at is not None:
+        return STOPPED, {"exit": STOPPED, "lines": []}
 
-    # Without -u: profiles, conda's `activate` and many a script read variables that are not set.
-    shell = ["bash", "-eo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-ec"]
     with open(os.path.join(hooks, "sitecustomize.py"), "w", encoding="utf-8") as file:
         file.write(_HOOK)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [hooks, env.get("PYTHONPATH")]))
-    said = list(resumes(env.get("CAUSEWAY_CHECKPOINTS")).get("said", ()))
-    if env.get("CAUSEWAY_EFA") and address:
-        missing = with_plugin_of_nccl(env)
-        said += missing if rank == 0 else []
     reads, writes = os.pipe()
-    output = Output(os.fdopen(reads, "rb"), Parts(kept) if kept else None)
-    for line in said:
+    output = Output(
+        os.fdopen(reads, "rb"), Parts(env["CAUSEWAY_OUTPUT"]) if env.get("CAUSEWAY_OUTPUT") else None
+    )
+    for line in _first_lines(env):
         output.write(("causeway: %s\n" % line).encode())
+    ranks = _ranks(env, hooks, writes, output)
+    memory = OutOfMemory()
+    memory.start()
+    process = signals.process = _start(script, env, writes)
+    os.close(writes)
+    if signals.at is not None:  # between the check above and the start
+        os.killpg(process.pid, signal.SIGTERM)
+    output.start()
+    stall, idle = _watch(process, env, hooks, output)
+    code = wait_for(process)
+    asked = signals.at
+    # Processes that were left behind end with their worker, and let go of its output.
+    send(-process.pid, signal.SIGKILL)
+    output.join(timeout=10)
+    if ranks is not None:
+        ranks.join(timeout=10)
+    output.close()
+    if idle is not None and idle.over:
+        reason = "idle for %d s: %s" % (idle.limit, idle.measured)
+        return NEVER_WORKS, {"exit": NEVER_WORKS, "reason": reason, "lines": []}
+    if stall.over:
+        reason = "stalled: %s for %d s; its stacks are in its output" % (stall.measured, stall.limit)
+        return STALLED, {"exit": STALLED, "reason": reason, "lines": []}
+    return summary(code, asked, output.lines, first_exception(hooks), memory.ended_it())
+
+
+def _first_lines(env: dict[str, str]) -> list[str]:
+    """What the output begins with: the checkpoint that is resumed from, and adapters that cannot be used."""
+    lines = list(resumes(env.get("CAUSEWAY_CHECKPOINTS")).get("said", ()))
+    if env.get("CAUSEWAY_EFA") and env.get("MASTER_ADDR"):
+        missing = with_plugin_of_nccl(env)
+        lines += missing if env["CAUSEWAY_RANK"] == "0" else []
+    return lines
+
+
+def _ranks(env: dict[str, str], hooks: str, writes: int, output: Output) -> Ranks | None:
+    """Read each rank's output apart. None where no socket can be made: then they write to the pipe of all."""
     pipe = os.fstat(writes)
     env["CAUSEWAY_RANKS"] = "%d:%d" % (pipe.st_dev, pipe.st_ino)
-    ranks = None
     try:
         ranks = Ranks(hooks, output)
         ranks.start()
     except OSError:
-        pass  # then they write to the pipe of all
-    memory = OutOfMemory()
-    memory.start()
-    process = subprocess.Popen(
+        return None
+    return ranks
+
+
+def _start(script: str, env: Mapping[str, str], writes: int) -> subprocess.Popen[bytes]:
+    # Without -u: profiles, conda's `activate` and many a script read variables that are not set.
+    shell = ["bash", "-eo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-ec"]
+    return subprocess.Popen(
         # A shell that is asked to stop waits for what it runs, which saves, and does not go on after it.
         [*shell, "trap 'exit 143' TERM\n" + script],
         cwd=env.get("CAUSEWAY_CODE") or None,
@@ -573,42 +617,23 @@ def main(script: str) -> int:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    os.close(writes)
-    if stopped:  # between the check above and the start
-        os.killpg(process.pid, signal.SIGTERM)
-    output.start()
+
+
+def _watch(
+    process: subprocess.Popen[bytes], env: Mapping[str, str], hooks: str, output: Output
+) -> tuple[Stall, Idle | None]:
+    """Start the threads that end a program which stalls or is idle, and the one that writes its use down."""
+    gpus = int(env.get("CAUSEWAY_GPUS") or 0)
     stall = Stall(float(env.get("CAUSEWAY_STALL") or 0), env.get("CAUSEWAY_METRICS", ""), output)
-    if stall.limit and rank == 0:
+    if stall.limit and env["CAUSEWAY_RANK"] == "0":
         threading.Thread(target=stall.watch, args=(process, hooks), daemon=True).start()
-    idle = (
-        Idle(float(env["CAUSEWAY_IDLE"]), int(env.get("CAUSEWAY_GPUS") or 0))
-        if env.get("CAUSEWAY_IDLE")
-        else None
-    )
+    idle = Idle(float(env["CAUSEWAY_IDLE"]), gpus) if env.get("CAUSEWAY_IDLE") else None
     if idle is not None:
         threading.Thread(target=idle.watch, args=(process,), daemon=True).start()
     if env.get("CAUSEWAY_USAGE"):
-        usage = Usage(env["CAUSEWAY_USAGE"], int(env.get("CAUSEWAY_GPUS") or 0))
+        usage = Usage(env["CAUSEWAY_USAGE"], gpus)
         threading.Thread(target=usage.watch, args=(process,), daemon=True).start()
-    code = wait_for(process)
-    asked = stopped[0] if stopped else None
-    # Processes that were left behind end with their worker, and let go of its output.
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except OSError:
-        pass
-    output.join(timeout=10)
-    if ranks is not None:
-        ranks.join(timeout=10)
-    output.close()
-    first = first_exception(hooks)
-    if idle is not None and idle.over:
-        reason = "idle for %d s: %s" % (idle.limit, idle.measured)
-        return ended(NEVER_WORKS, {"exit": NEVER_WORKS, "reason": reason, "lines": []})
-    if stall.over:
-        reason = "stalled: %s for %d s; its stacks are in its output" % (stall.measured, stall.limit)
-        return ended(STALLED, {"exit": STALLED, "reason": reason, "lines": []})
-    return ended(*summary(code, asked, output.lines, first, memory.ended_it()))
+    return stall, idle
 
 
 def running_programs(hooks: str, kind: str) -> list[int]:
