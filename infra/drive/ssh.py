@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, TextIO, TypeAlias
 
 from infra.errors import DriveError
 
 CONFIG: Final = "CAUSEWAY_SSH_CONFIG"
 """The environment variable that names a configuration file of its own, as ``ssh -F`` takes it."""
 
+TIMEOUT: Final = 30
+"""Seconds until a machine has taken the connection and exchanged keys (ssh_config(5): ConnectTimeout)."""
+
 _UNREACHED: Final = 255
 """ssh(1): its own errors, which nothing else distinguishes from a command's exit code."""
 
 _AS_ROOT: Final = 'if [ "$(id -u)" = 0 ]; then exec "$@"; else exec sudo -n -- "$@"; fi'
 
+_HOLD: Final = """\
+if [ "$(id -u)" = 0 ]; then echo causeway: root; elif sudo -n true; then echo causeway: sudo; else exit 1; fi
+exec cat
+"""
+"""What an open connection runs on the machine: it ends with the connection's standard input."""
+
 
 class UnreachedError(DriveError):
-    """A machine could not be reached, or did not let us in."""
+    """A machine could not be reached, or did not accept the login."""
+
+
+class HostKeyError(UnreachedError):
+    """A machine showed another host key than the known one, or one that is not known."""
+
+
+class _UnknownHostKeyError(HostKeyError):
+    """The machine's host key is not known, and no other one either."""
 
 
 class RemoteError(DriveError):
@@ -39,8 +61,11 @@ class Machine:
     """A machine, by the name that the user's SSH configuration or DNS knows."""
 
     name: str
-    unshared: bool = field(default=False, kw_only=True)
-    """Whether each command opens its own connection, even where ``ControlMaster`` shares one."""
+    login: str = field(default="", kw_only=True)
+    """Where it is reached, ``ubuntu@192.0.2.7``; empty: by its name."""
+    socket: str = field(default="", kw_only=True)
+    """ControlPath of ssh_config(5): the open connection that commands use, and no other; ``none``: each opens
+    its own; empty: as the user's configuration says."""
 
     def run(self, *command: str, stdin: bytes = b"", timeout: float = 60, shown: str = "") -> str:
         """Run a command there as root (through ``sudo -n`` for any other user), and give back what it prints.
@@ -69,9 +94,110 @@ class Machine:
         return done.stdout.decode(errors="replace")
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The whole command line of this machine, for who talks to the command while it runs."""
-        own = ["-o", "ControlPath=none"] if self.unshared else []
-        return [*client(), *own, "-T", self.name, "--", shlex.join(["sh", "-c", _AS_ROOT, "sh", *command])]
+        """The whole command line of this machine, for a caller that talks to the command while it runs."""
+        words = shlex.join(["sh", "-c", _AS_ROOT, "sh", *command])
+        return [*self.client(), "-T", self.login or self.name, "--", words]
+
+    def client(self) -> list[str]:
+        """ssh(1) with its options, the machine's name to follow. It never asks questions."""
+        if not self.socket:
+            return _ssh()
+        own = ["-o", f"ControlPath={self.socket}"]
+        if self.socket != "none":
+            # Where the connection has ended, ssh would open another one: by a command that fails, it cannot.
+            own += ["-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
+        return [*_ssh(), *own]
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """An open connection, which all commands share."""
+
+    machine: Machine
+    root: bool
+    """Whether it logged in as root; other users go through ``sudo -n``."""
+    process: subprocess.Popen[bytes] = field(repr=False)
+    """The ssh(1) that holds the connection."""
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+    def run(
+        self, script: str, *arguments: str, out: TextIO | None = None, check: bool = True
+    ) -> tuple[int, str]:
+        """Run a shell script there, as root; its exit code and what it printed.
+
+        ``out`` receives output and errors as they come. The script's standard input stays open as long as it
+        runs, and ends with this connection or this process. ``RemoteError`` for an exit code other than 0,
+        unless that is not ``check``-ed; ``UnreachedError`` when the connection is lost.
+        """
+        with _silence() as stdin:
+            code, said, errors = self._communicate(("sh", "-c", script, "causeway", *arguments), stdin, out)
+        if check and code:
+            raise RemoteError(f"{self.name}: {_last(errors or said) or f'exit code {code}'}", code)
+        return code, said
+
+    def upload(self, source: Path, target: str) -> None:
+        """Copy a file there, readable by root alone. ``RemoteError`` where that fails."""
+        with source.open("rb") as stream:
+            write = ("sh", "-c", 'umask 077; cat >"$1"', "causeway", target)
+            code, said, errors = self._communicate(write, stream.fileno(), None)
+        if code:
+            why = _last(errors or said) or f"exit code {code}"
+            raise RemoteError(f"{self.name}: {source.name} could not be copied ({why})", code)
+
+    def close(self) -> None:
+        """End the connection, and with it what runs over it. May be called from another thread, and again."""
+        self.process.kill()
+
+    def _communicate(self, command: Sequence[str], stdin: int, out: TextIO | None) -> tuple[int, str, str]:
+        # A process group of its own: a terminal's Ctrl-C is not for ssh.
+        with subprocess.Popen(
+            self.machine.command(command),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if out is None else subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            process_group=0,
+        ) as process:
+            if out is not None and process.stdout is not None:
+                for line in process.stdout:
+                    out.write(line)
+            said, errors = process.communicate()
+        if process.returncode == _UNREACHED or process.returncode < 0:
+            raise UnreachedError(f"{self.name}: the connection was lost")
+        return process.returncode, said or "", errors or ""
+
+
+Confirm: TypeAlias = Callable[[str], bool]
+"""Asked whether a host key that is not known, given by its fingerprint, is the machine's."""
+
+
+@contextmanager
+def opened(name: str, *, login: str = "", confirm: Confirm | None = None) -> Iterator[Remote]:
+    """Open a connection to a machine, by the name that the user's SSH configuration or DNS knows.
+
+    ``login`` is where it can be reached before that, ``ubuntu@192.0.2.7``. A host key that is not known is
+    refused, or ``confirm``-ed and then remembered for the name.
+    ``UnreachedError`` when the machine does not answer or does not accept the login, ``HostKeyError`` when
+    its key is another one.
+    """
+    with tempfile.TemporaryDirectory(prefix="causeway-ssh-") as folder:
+        machine = Machine(name, login=login, socket=f"{folder}/s")
+        try:
+            remote = _open(machine)
+        except _UnknownHostKeyError:
+            if confirm is None:
+                raise
+            _remember(machine, confirm)
+            remote = _open(machine)
+        with remote.process:
+            try:
+                yield remote
+            finally:
+                remote.close()
 
 
 def settings() -> Path | None:
@@ -80,12 +206,11 @@ def settings() -> Path | None:
     if not named:
         return None
     if not Path(named).is_file():
-        raise UnreachedError(f"{CONFIG} names {named}, which is not there")
+        raise UnreachedError(f"{CONFIG} names {named}, which does not exist")
     return Path(named)
 
 
-def client() -> list[str]:
-    """ssh(1) with its options, the machine's name to follow. It asks nobody anything."""
+def _ssh() -> list[str]:
     ssh = shutil.which("ssh")
     if ssh is None:
         raise UnreachedError("ssh not found on PATH; install OpenSSH's client")
@@ -94,10 +219,112 @@ def client() -> list[str]:
         ssh,
         *(["-F", str(config)] if config else []),
         "-o", "BatchMode=yes",
-        "-o", "ConnectTimeout=30",
+        "-o", f"ConnectTimeout={TIMEOUT}",
         "-o", "ServerAliveInterval=10",
     ]  # fmt: skip
 
 
+def _open(machine: Machine) -> Remote:
+    """Log in, as the master of a connection that others share (ssh_config(5): ControlMaster)."""
+    options = ["-o", "ControlMaster=yes", "-o", f"ControlPath={machine.socket}", "-o", "ControlPersist=no"]
+    command = [*_ssh(), *options, "-T", machine.login or machine.name, "--", shlex.join(["sh", "-c", _HOLD])]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, process_group=0)
+    # A login takes as long again as the connection, at most: name services and PAM of a machine in trouble.
+    timer = threading.Timer(3 * TIMEOUT, process.kill)
+    timer.start()
+    try:
+        user = _greeting(process.stdout)
+        if user:
+            return Remote(machine, user == "root", process)
+        said = process.communicate()[1].decode(errors="replace").strip()
+    finally:
+        timer.cancel()
+    raise _refused(machine, said)
+
+
+def _greeting(stdout: IO[bytes] | None) -> str:
+    """The user that the connection has, ``root`` or ``sudo``; empty where it ended without."""
+    for line in stdout or ():
+        # A login script may print lines of its own first.
+        if line.startswith(b"causeway: "):
+            return line.decode().split()[-1]
+    return ""
+
+
+def _refused(machine: Machine, said: str) -> UnreachedError:
+    """Why a login failed, by what ssh or sudo wrote."""
+    name = machine.name
+    if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
+        shown = re.search(r"SHA256:\S+?(?=\.?$)", said, re.MULTILINE)
+        known = re.search(r"^Offending .*key in (?P<place>.+?)\s*$", said, re.MULTILINE)
+        return HostKeyError(
+            f"{name}: its host key has changed: it shows {shown[0] if shown else 'another one'}, not the one "
+            f"in {known['place'] if known else 'known_hosts'}. A machine that was set up again shows a new "
+            f"one: then ssh-keygen -R {name} and `invoke enroll`. If it was not, the connection may be "
+            "intercepted"
+        )
+    if "Host key verification failed" in said:
+        return _UnknownHostKeyError(
+            f"{name}: its host key is not known here; `invoke enroll` shows that of a machine in a rack and "
+            f"remembers it, ssh {name} that of an instance"
+        )
+    if "sudo: " in said:
+        why = _last(said)
+        return UnreachedError(f"{name}: the user may not use sudo there without a password ({why})")
+    return UnreachedError(
+        f"{name}: can't be reached over SSH ({_last(said) or 'no answer'}); try: ssh {name}"
+    )
+
+
+def _remember(machine: Machine, confirm: Confirm) -> None:
+    """Show a machine's host key, and add it to the user's known hosts. ``HostKeyError`` if not confirmed."""
+    target = machine.login or machine.name
+    with tempfile.TemporaryDirectory(prefix="causeway-ssh-") as folder:
+        shown = Path(folder, "known_hosts")
+        # Through jump hosts, too, which ssh-keyscan(1) does not use.
+        options = {
+            "ControlPath": "none",
+            "UserKnownHostsFile": str(shown),
+            "GlobalKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "accept-new",
+            "CheckHostIP": "no",
+            "HashKnownHosts": "no",
+            "PreferredAuthentications": "none",
+        }
+        _read([*_ssh(), *(f"-o{option}={value}" for option, value in options.items()), target, "true"])
+        if not shown.exists():
+            raise UnreachedError(f"{machine.name}: it did not show its host key; try: ssh {machine.name}")
+        lookup, kind, key = shown.read_text(encoding="ascii").split()[:3]
+        _, fingerprint, *_, algorithm = _read(["ssh-keygen", "-lf", str(shown)]).split()
+    if not confirm(f"{algorithm.strip('()')} {fingerprint}"):
+        raise HostKeyError(f"{machine.name}: its host key, {fingerprint}, was not confirmed")
+    configured = dict(line.split(" ", 1) for line in _read([*_ssh(), "-G", target]).splitlines())
+    file = Path(configured["userknownhostsfile"].split()[0]).expanduser()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The key of a machine that was reached by its address is wanted under its name from now on.
+    with file.open("a", encoding="ascii") as stream:
+        stream.write(f"{','.join(dict.fromkeys([lookup, machine.name]))} {kind} {key}\n")
+
+
+def _read(command: Sequence[str]) -> str:
+    """What a command prints, whatever its exit code."""
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    ).stdout
+
+
+@contextmanager
+def _silence() -> Iterator[int]:
+    """A standard input on which nothing comes and which does not end before this does."""
+    reads, writes = os.pipe()
+    try:
+        yield reads
+    finally:
+        for each in (reads, writes):
+            with contextlib.suppress(OSError):
+                os.close(each)
+
+
 def _last(said: str) -> str:
-    return said.splitlines()[-1] if said else ""
+    return said.strip().splitlines()[-1] if said.strip() else ""

@@ -206,7 +206,7 @@ def _everywhere(
 
 def _master(there: Reach, issuers: tuple[str, ...], master: Chosen) -> str:
     from infra.drive.kubernetes import api_server_issuers
-    from infra.drive.ssh_connection import opened
+    from infra.drive.ssh import opened
 
     if api_server_issuers.running(there.api, master.name) == issuers:
         return "it does"

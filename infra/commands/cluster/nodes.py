@@ -272,7 +272,7 @@ def _drained(there: Reach, name: str, *, timeout: int, force: bool) -> str:
 def _reset(steps: Steps, machine: Chosen | None, *, lost: bool) -> str:
     """``kubeadm reset`` on the machine, where it answers."""
     from infra.drive.kubernetes import nodes
-    from infra.drive.ssh_connection import opened
+    from infra.drive.ssh import opened
 
     if machine is None:
         return "skipped: it is not a machine of the spec"

@@ -33,7 +33,7 @@ def restore(
     """Put a copy back on all masters."""
     from infra.drive.kubernetes import restore as restoring
     from infra.drive.machines.survey import everywhere
-    from infra.drive.ssh_connection import opened
+    from infra.drive.ssh import opened
 
     cluster_access.real(project)
     environment = project.environment
@@ -96,7 +96,7 @@ def _stop(masters: Sequence[Chosen]) -> str:
 
 def _restore(master: Chosen, name: str, names: Sequence[str]) -> str:
     from infra.drive.kubernetes import restore as restoring
-    from infra.drive.ssh_connection import opened
+    from infra.drive.ssh import opened
 
     with opened(master.fqdn) as remote:
         return restoring.restore(remote, name, names)

@@ -117,11 +117,11 @@ def _master(there: Reach, store: Store, master: Chosen, *, last: bool) -> str:
 def taken(there: Reach, master: Chosen, keys: Keys, script: str) -> str:
     """A master is brought keys, and its API server is started again by ``script``."""
     from infra.drive.kubernetes import joining
-    from infra.drive.machines.converge import bring
-    from infra.drive.ssh_connection import opened
+    from infra.drive.machines.converge import write_secrets
+    from infra.drive.ssh import opened
 
-    bring(master.fqdn, joining.secret_files(keys, None, master=True))
     with opened(master.fqdn) as remote:
+        write_secrets(remote.machine, joining.secret_files(keys, None, master=True))
         remote.run(script)
     if not wait_for(there.api.ready, seconds=API_SECONDS):
         raise DriveError(f"the API does not answer after {API_SECONDS // 60} minutes; there: crictl ps -a")

@@ -16,7 +16,7 @@ from infra.nearest import listed
 if TYPE_CHECKING:
     from infra.drive.kubernetes.secrets import Keys
     from infra.drive.secrets import Store
-    from infra.drive.ssh_connection import Remote
+    from infra.drive.ssh import Remote
 
 ADMIN: Final = "/etc/kubernetes/admin.conf"
 """What a master has once kubeadm is done with it."""

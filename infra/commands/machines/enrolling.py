@@ -13,7 +13,7 @@ from infra.errors import CausewayError, UsageError
 from infra.model.places import PhysicalNode
 
 if TYPE_CHECKING:
-    from infra.drive.ssh_connection import Confirm
+    from infra.drive.ssh import Confirm
 
 
 def enroll(
@@ -30,8 +30,7 @@ def enroll(
     from infra.commands.machines.converging import fetching
     from infra.drive.machines.enroll import differences, equip
     from infra.drive.machines.survey import survey
-    from infra.drive.ssh import settings
-    from infra.drive.ssh_connection import opened
+    from infra.drive.ssh import opened, settings
 
     chosen = choose(project, site, names)
     if not (site or names):

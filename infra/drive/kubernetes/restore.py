@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from infra.drive.ssh_connection import Remote
+from infra.drive.ssh import Remote
 from infra.errors import DriveError, UsageError
 
 PROGRAM: Final = "causeway-etcd-restore"

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final, TypeAlias
 
-from infra.drive.ssh_connection import Remote
+from infra.drive.ssh import Remote
 from infra.errors import DriveError
 from infra.model.software import Client
 from infra.shipped_files import ROOT

@@ -21,8 +21,7 @@ from infra.drive.machines import report
 from infra.drive.machines.client import Fetch, install
 from infra.drive.machines.payload import REPOSITORY, Payload, clear, staged
 from infra.drive.push_tree import put
-from infra.drive.ssh import Machine, RemoteError, UnreachedError, client, settings
-from infra.drive.ssh_connection import Remote, opened
+from infra.drive.ssh import Machine, Remote, RemoteError, UnreachedError, opened, settings
 from infra.drive.vpn import gateways
 from infra.errors import CausewayError, DriveError
 from infra.model.software import Client
@@ -210,17 +209,17 @@ def _one(
     with opened(target.fqdn) as remote:
         if installing is not None:
             watcher.phase(target.name, "installing", installing.client.name)
-            with cutting.ends(remote.connection.close):
+            with cutting.ends(remote.close):
                 install(remote, installing.client, installing.fetch)
         watcher.phase(target.name, "copying")
         with staged(build, target.payload) as folder:
             _copy(remote, folder, cutting)
         if target.secrets is not None and not why_run:
-            bring(target.fqdn, target.secrets)
+            write_secrets(remote.machine, target.secrets)
         watcher.phase(target.name, "converging")
         listener = _Listener(target.name, watcher)
         try:
-            with cutting.ends(remote.connection.close):
+            with cutting.ends(remote.close):
                 code, _ = remote.run(
                     RUN.read_text(encoding="utf-8"),
                     target.name,
@@ -281,7 +280,7 @@ def _copy(remote: Remote, folder: Path, cutting: _Cutting) -> None:
     command = [
         "rsync", "--archive", "--delete", "--checksum", "--no-owner", "--no-group", "--delay-updates",
         f"--rsync-path={there if remote.root else f'sudo -n mkdir -p {REPOSITORY} && sudo -n rsync'}",
-        f"--rsh={shlex.join(client())}",
+        f"--rsh={shlex.join(remote.machine.client())}",
         f"{folder}/",
         f"{remote.name}:{REPOSITORY}/",
     ]  # fmt: skip
@@ -301,10 +300,9 @@ def _copy(remote: Remote, folder: Path, cutting: _Cutting) -> None:
     raise RemoteError(f"{remote.name}: rsync failed: {last}", rsync.returncode)
 
 
-def bring(fqdn: str, secrets: Mapping[str, bytes]) -> None:
+def write_secrets(machine: Machine, secrets: Mapping[str, bytes]) -> None:
     """Put secrets onto a machine, each for root's eyes alone, and take away those that an earlier run
     brought and that are none now. They go through SSH and are on no disk on the way."""
-    machine = Machine(fqdn)
     machine.run("install", "-d", "-m", "0700", "/etc/causeway/secrets")
     put(machine, "secrets", {path: (data, 0o600) for path, data in secrets.items()})
 

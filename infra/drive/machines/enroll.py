@@ -8,7 +8,7 @@ from typing import Final
 
 from infra.drive.machines.client import Fetch, install
 from infra.drive.machines.survey import Facts
-from infra.drive.ssh_connection import Remote
+from infra.drive.ssh import Remote
 from infra.model.places import PhysicalNode
 from infra.model.software import Client
 

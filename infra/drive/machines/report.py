@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.drive import clock
-from infra.drive.ssh_connection import Remote
+from infra.drive.ssh import Remote
 
 REPORT: Final = "/var/lib/causeway/report.json"
 REHEARSAL: Final = "/var/lib/causeway/why-run.json"

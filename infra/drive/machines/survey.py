@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 from infra.drive import clock
 from infra.drive.machines.report import Report, parse
-from infra.drive.ssh import settings
-from infra.drive.ssh_connection import Remote, opened
+from infra.drive.ssh import Remote, opened, settings
 from infra.errors import CausewayError, DriveError
 from infra.shipped_files import ROOT
 

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from infra.drive.ssh import Machine, UnreachedError
-from infra.drive.ssh_connection import Remote
+from infra.drive.ssh import Machine, Remote, UnreachedError
 from infra.errors import DriveError
 from infra.model.tunnels import SiteGateway, SiteTunnel
 
@@ -42,7 +41,7 @@ while True:
 def confirm(machine: Machine) -> None:
     """Have a gateway keep the firewall that it loaded. ``DriveError`` when that lets no new connection in."""
     try:
-        replace(machine, unshared=True).run(_TOOL, "confirm")
+        replace(machine, socket="none").run(_TOOL, "confirm")
     except UnreachedError as problem:
         raise DriveError(
             f"{problem}. Its firewall lets no new connection in from here; if it is a new one, the gateway "

@@ -18,10 +18,10 @@ from infra.drive.kubernetes.nodes import require_quorum, selects
 from infra.drive.kubernetes.secrets import Keys
 from infra.drive.kubernetes.status import Member
 from infra.drive.kubernetes.upgrade import settled
-from infra.drive.machines.converge import bring
+from infra.drive.machines.converge import write_secrets
 from infra.drive.secrets import SecretsError
 from infra.drive.secrets.local import LocalStore
-from infra.drive.ssh import CONFIG
+from infra.drive.ssh import CONFIG, Machine
 from infra.errors import UsageError
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -176,7 +176,7 @@ def test_a_machine_has_its_secrets_and_loses_what_is_none_any_more(
         monkeypatch.setenv(CONFIG, str(hosts.config))
         host = hosts["master-1"]
         join = joining.join_file("abcdef.0123456789abcdef", keys.ca.certificate, "api.test.internal:6443")
-        bring(host.fqdn, joining.secret_files(keys, join, master=True))
+        write_secrets(Machine(host.fqdn), joining.secret_files(keys, join, master=True))
         host.shell("echo theirs > /etc/causeway/secrets/foreign")
         listed = host.shell(
             "cd /etc/causeway/secrets && find . -type f -printf '%m %P\\n' | sort -k 2"
@@ -185,7 +185,7 @@ def test_a_machine_has_its_secrets_and_loses_what_is_none_any_more(
         assert "600 kubernetes-join.yaml" in listed
         assert {line.split()[0] for line in listed if line and "foreign" not in line} == {"600"}
         assert host.shell("stat -c %a /etc/causeway/secrets").strip() == "700"
-        bring(host.fqdn, joining.secret_files(keys, None, master=True))
+        write_secrets(Machine(host.fqdn), joining.secret_files(keys, None, master=True))
         left = host.shell("cd /etc/causeway/secrets && find . -type f")
         assert "kubernetes-join.yaml" not in left
         assert "foreign" in left

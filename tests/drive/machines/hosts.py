@@ -147,7 +147,7 @@ def _start(folder: Path, name: str, chef: Path) -> Host:
     (own / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {own}/host\nPidFile none\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nPasswordAuthentication no\n"
-        f"PermitRootLogin yes\nSubsystem sftp internal-sftp\n"
+        "PermitRootLogin yes\n"
         f"SetEnv PATH={chef.parent}:/usr/sbin:/usr/bin:/sbin:/bin\n"
     )
     # Everything a run writes lands in a file system of the machine's own; packages over this computer's.

