@@ -59,44 +59,48 @@ class Rightsizer:
             return 0
         within = choice.rank <= (offer.rank if offer is not None else len(self.groups))
         candidates = choice.groups[within]
-        request, columns = matrix.request(kind)
         found: list[tuple[int, int]] = []
         for like in np.unique(self._like_id[candidates]).tolist():
             peers = candidates[self._like_id[candidates] == like]
-            if len(peers) < 2:
-                continue
             at = np.nonzero(mine)[0]
             at = at[self._like_id[matrix.group[at]] == like]
-            if not len(at):
+            target = self._largest(kind, peers) if len(at) else None
+            if target is None:
                 continue
-            holds = matrix.per_machine(kind)[peers]
-            for place in np.argsort(-holds, kind="stable")[:3].tolist():
-                target = int(peers[place])
-                if self.capacity.room(target) > 0:
-                    break
-            else:
-                continue
-            room = np.full(len(at), n, np.int64)
-            for column in columns:
-                more = matrix.offers[target, column] - matrix.offers[matrix.group[at], column]
-                np.minimum(room, (matrix.free[column, at] + more) // request[column], out=room)
-            some = room > 0
-            at, room = at[some], room[some]
-            if not len(at):
-                continue
-            if not kind.plain:
-                if kind.shape.ports:
-                    room = np.minimum(room, matrix.capacity(kind, at))
-                room = spread.caps(matrix, kind, at, room, n, partial(matrix.eligible, kind), None)
+            room = self._room(kind, at, target, n)
             # The roomiest first: as few as possible are exchanged.
             for place in np.argsort(-room, kind="stable").tolist():
-                if room[place] <= 0 or sum(count for _, count in found) >= n:
-                    break
                 count = min(int(room[place]), n - sum(count for _, count in found))
+                if count <= 0:
+                    break
                 found.append((int(at[place]), count))
-        if not found:
-            return 0
-        return self._exchange(kind, found, offer, n)
+        return self._exchange(kind, found, offer, n) if found else 0
+
+    def _largest(self, kind: Kind, peers: Ints) -> int | None:
+        """The group, of those that hold most pods of a kind, that can have a machine; None without."""
+        if len(peers) < 2:
+            return None
+        holds = self.matrix.per_machine(kind)[peers]
+        largest = peers[np.argsort(-holds, kind="stable")[:3]].tolist()
+        return next((group for group in largest if self.capacity.room(group) > 0), None)
+
+    def _room(self, kind: Kind, rows: Ints, target: int, n: int) -> Ints:
+        """How many more pods each of these machines would hold as one of the target group, ``n`` at most."""
+        matrix = self.matrix
+        request, columns = matrix.request(kind)
+        room = np.full(len(rows), n, np.int64)
+        for column in columns:
+            more = matrix.offers[target, column] - matrix.offers[matrix.group[rows], column]
+            np.minimum(room, (matrix.free[column, rows] + more) // request[column], out=room)
+        if kind.plain or not (room > 0).any():
+            return room
+        some = np.nonzero(room > 0)[0]
+        at, left = rows[some], room[some]
+        if kind.shape.ports:
+            left = np.minimum(left, matrix.capacity(kind, at))
+        room = np.zeros_like(room)
+        room[some] = spread.caps(matrix, kind, at, left, n, partial(matrix.eligible, kind), None)
+        return room
 
     def _exchange(self, kind: Kind, found: list[tuple[int, int]], offer: Offer | None, n: int) -> int:
         matrix = self.matrix
