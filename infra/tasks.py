@@ -112,6 +112,8 @@ def topology(
 ) -> None:
     """Draw the whole cluster: one HTML page and an SVG. What a saved plan would change is marked.
 
+    Graphviz draws it: `apt install graphviz`. Without it the graph is in topology.dot.
+
     Example: invoke topology --env research
     """
 

@@ -49,6 +49,7 @@ nfs-common                test network
 gnupg                     test chef images       # signatures of what images are made of
 curl                      test client
 packer                    test images machines
+graphviz                  test terraform         # draws the picture of a cluster
 
 # The network lab.
 iputils-ping              network

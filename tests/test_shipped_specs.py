@@ -134,7 +134,8 @@ def there_and_back(project: Project, server: Server) -> None:
 
     project.invoke("topology")
     page = (project.build / "topology.html").read_text("utf-8")
-    assert 'class="mark pool change" data-id="us-west-2/cpu"' in page
+    (row,) = [line for line in page.splitlines() if line.startswith('<tr id="us-west-2/cpu"')]
+    assert 'class="plan change"' in row
     # Another few each day; `invoke bench --only lifecycle_reads` takes all.
     some = Random(datetime.now(UTC).date().toordinal()).sample(
         sorted(reads.reads(Control(server).calls())), 12

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from invoke.collection import Collection
+from render.tools import needs
 
 from infra.drive.workspace import locked
 
@@ -185,12 +186,21 @@ def _with_a_default(namespace: Collection) -> dict[str, str]:
     }
 
 
+@needs("graphviz", "dot")
 def test_the_picture_of_a_cluster(project: Path) -> None:
     result = invoke("topology", "--env", "minimal", folder=project)
     assert result.returncode == 0, result.stderr
     page = (project / "build" / "minimal" / "topology.html").read_text(encoding="utf-8")
-    assert "us-west-2" in page
+    assert 'data-id="us-west-2"' in page
     assert (project / "build" / "minimal" / "topology.svg").is_file()
+
+
+def test_without_graphviz_the_graph_is_written(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(project))
+    result = invoke("topology", "--env", "minimal", folder=project)
+    assert result.returncode == 1
+    assert "apt install graphviz" in result.stderr
+    assert "us-west-2" in (project / "build" / "minimal" / "topology.dot").read_text(encoding="utf-8")
 
 
 def test_the_list_of_tasks_needs_no_heavy_library() -> None:

@@ -8,6 +8,8 @@ from infra.commands.environment import Environment, Project, keep_lock, load_pro
 from infra.commands.terminal import coloured, note, say, say_json, tell_count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from infra.drive.workspace import Written
 
 
@@ -74,15 +76,16 @@ def diff(environment: Environment, *, json: bool) -> int:
 
 def topology(environment: Environment, *, show: bool) -> int:
     """Draw the cluster, with a saved plan's changes marked."""
+    from infra.drive import dot
     from infra.render import topology as picture
 
     project = load_project(environment, changeable=True)
-    files = picture.render(project.cluster, _marks(project))
-    environment.build.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        fresh = environment.build / f"{name}.new"
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(environment.build / name)
+    changes = _marks(project)
+    source = picture.dot_source(project.cluster, changes)
+    # Without Graphviz here, another machine can draw it.
+    _replace(environment.build / "topology.dot", source)
+    for name, text in picture.render(project.cluster, changes, dot.svg(source)).items():
+        _replace(environment.build / name, text)
     page = environment.build / "topology.html"
     say(f"{page} and {page.with_suffix('.svg').name}")
     if show:
@@ -91,6 +94,13 @@ def topology(environment: Environment, *, show: bool) -> int:
         if not webbrowser.open(page.absolute().as_uri()):
             note("No browser found to open it in.")
     return 0
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
 
 
 def _marks(project: Project) -> dict[str, str]:

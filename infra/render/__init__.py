@@ -9,7 +9,7 @@ Each renderer is a module of its own, imported when it is used::
     packer      the template that bakes a machine image, its values and its checks
     strongswan  strongSwan, FRR and nftables on the gateways of physical sites
     terraform   the root module's wiring, its values, and the static modules
-    topology    one HTML page and an SVG: the whole cluster as a picture
+    topology    the whole cluster as a graph for Graphviz; one HTML page and an SVG of what it draws
     iam         policies of those who work on the environment
 """
 

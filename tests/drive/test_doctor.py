@@ -88,18 +88,20 @@ def test_tools(tmp_path: Path, patient: MakePatient) -> None:
         ("git", "warn"),
         ("ssh", "warn"),
         ("rsync", "warn"),
+        ("dot", "warn"),
         ("packer", "warn"),
     ]
     for name, body in (
         ("git", "echo git version 2.50.0"),
         ("ssh", "echo OpenSSH >&2"),
         ("rsync", "printf 'rsync  version 3.4.1\n\nmore\n'"),
+        ("dot", "echo dot - graphviz version 2.43.0 >&2"),
         ("packer", "exit 1"),
     ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    git, ssh, rsync, packer = machine.tools(patient(env={"PATH": str(tmp_path)}))
-    for tool, version in ((git, "2.50.0"), (ssh, "OpenSSH"), (rsync, "3.4.1")):
+    git, ssh, rsync, dot, packer = machine.tools(patient(env={"PATH": str(tmp_path)}))
+    for tool, version in ((git, "2.50.0"), (ssh, "OpenSSH"), (rsync, "3.4.1"), (dot, "2.43.0")):
         assert tool.state == "ok"
         assert version in tool.said
         assert tool.said.endswith(f" at {tmp_path / tool.check}")

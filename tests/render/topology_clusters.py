@@ -1,15 +1,15 @@
-"""Clusters to draw: the shipped environments, and made-up ones of any size; what a page knows of them."""
+"""Clusters to draw: the shipped environments, and made-up ones of any size."""
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
-from typing import Any
 
 from infra.catalogue import regions as catalogue
+from infra.drive import dot
+from infra.files import Files
 from infra.load import load
 from infra.model import Cluster
+from infra.render import topology
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
@@ -27,11 +27,9 @@ CHANGES = {
 """What a plan for the research environment might do; the last one is not in its spec."""
 
 
-def data(page: str) -> dict[str, dict[str, Any]]:
-    """What the page's script knows, by element."""
-    script = re.search(r'<script type="application/json" id="items">(.*?)</script>', page, re.DOTALL)
-    assert script is not None
-    return {item["id"]: item for item in json.loads(script[1])["items"]}
+def draw(cluster: Cluster, changes: dict[str, str] | None = None) -> Files:
+    """The page and the SVG."""
+    return topology.render(cluster, changes, dot.svg(topology.dot_source(cluster, changes)))
 
 
 def shipped(name: str) -> Cluster:
@@ -39,11 +37,8 @@ def shipped(name: str) -> Cluster:
     return resolve(load(Path(f"environments/{name}.yaml")).spec, Lock(), name)[0]
 
 
-def made_up(folder: Path, regions: int, sites: int, more: str = "", *, spare: bool = False) -> Cluster:
-    """So many regions and physical sites, a pool in each region and three nodes at each site.
-
-    With ``spare`` each site has a second public address.
-    """
+def made_up(folder: Path, regions: int, sites: int, more: str = "") -> Cluster:
+    """So many regions and physical sites, a pool in each region and three nodes at each site."""
     commercial = [
         name for name in catalogue.names() if (region := catalogue.find(name)) and region.partition == "aws"
     ]
@@ -52,10 +47,9 @@ def made_up(folder: Path, regions: int, sites: int, more: str = "", *, spare: bo
     lines = ["version: 1", "name: made-up", "domain: made-up.internal", "supernet: 10.0.0.0/8", "sites:"]
     for index in range(sites):
         lan = f"10.250.{index * 2}"
-        addresses = [f"198.51.100.{index + 1}", *([f"203.0.113.{index + 1}"] if spare else [])]
         lines.append(
             f"  rack-{index:02}: {{kind: physical, cidr: {lan}.0/23,"
-            f" gateway: {{addresses: [{', '.join(addresses)}], asn: {65000 + index}}}, nodes: {{"
+            f" gateway: {{addresses: [198.51.100.{index + 1}], asn: {65000 + index}}}, nodes: {{"
             f"gw-{index:02}: {{address: {lan}.2, cpus: 8, memory: 16 GiB, roles: [site-gateway]}},"
             f" titan-{index:02}a: {{address: {lan}.11, cpus: 32, memory: 128 GiB,"
             " gpus: {model: titan-x-pascal, count: 4}},"

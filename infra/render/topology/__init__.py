@@ -1,7 +1,7 @@
-"""A picture of the cluster: one page to explore, one SVG to print or embed.
+"""A picture of the cluster, with a plan's changes marked: Graphviz lays it out and draws it.
 
-``places`` and ``contents`` say what there is to tell, ``layout`` decides where it stands, in ``cards`` or in
-``boxes`` and with ``wires`` between, and ``page`` fills the templates.
+``elements`` says what there is, ``graph`` makes it a graph in the DOT language, ``page`` makes files of what
+``dot`` draws.
 """
 
 from __future__ import annotations
@@ -10,32 +10,56 @@ from collections.abc import Mapping
 
 from infra.files import Files
 from infra.model import Cluster
+from infra.render.topology.elements import GONE, Element
 
 
-def render(cluster: Cluster, changes: Mapping[str, str] | None = None) -> Files:
+def dot_source(cluster: Cluster, changes: Mapping[str, str] | None = None) -> str:
+    """The graph in the DOT language, for ``infra.drive.dot``. See ``render``."""
+    from infra.render.topology import graph as graphs
+
+    return graphs.graph(cluster, *_known(cluster, changes or {}))
+
+
+def render(cluster: Cluster, changes: Mapping[str, str] | None, svg: str) -> Files:
     """``topology.html``, which needs no network, and ``topology.svg``, which needs nothing else.
 
-    ``changes`` is what a plan would do: element → ``add``, ``change``, ``replace`` or ``destroy``. Elements
-    are named as by ``infra.render.topology.items``:
+    ``svg`` is what ``dot`` drew of ``dot_source`` with the same arguments. ``changes`` is what a plan would
+    do: element → ``add``, ``change``, ``replace`` or ``destroy``. The elements are:
 
     ==============================  =====================================================
     ``us-west-2``, ``rack-a``       a place: a region with its VPC, or a physical site
     ``us-west-2/gpu``               a node pool in a region
     ``us-west-2/subnets/NAME``      a subnet
-    ``us-west-2/machines/NAME``     a master, an SSH node, a VPN end point (its short name)
+    ``us-west-2/machines/NAME``     a master, an SSH node, a VPN server (its short name)
     ``us-west-2/efs/NAME``          a file system; ``…/s3/NAME`` a bucket, ``rack-a/nfs/NAME`` an export
     ``rack-a/nodes/NAME``           a physical node
     ``link/rack-a-us-west-2``       a VPN connection
     ``link/rack-a-rack-b``          a tunnel between two physical sites
     ``peering/A-B``                 a peering, by its name
-    ``access/clients``              laptops; ``access/clients/us-west-2`` where they come in
-    ``access/groups/researchers``   a group of people, with what it may reach
+    ``access/clients``              laptops; ``access/clients/us-west-2`` a VPN server that they connect to
+    ``access/groups/researchers``   a group of users, with what it may reach
     ``kubernetes/pods``             a range; also ``kubernetes/services``, ``supernet``, ``links``
     ==============================  =====================================================
 
-    One that is destroyed and is no longer in the cluster is listed under the picture. Raises ``ValueError``
-    for an action of another name.
+    Each element that is drawn is a link to ``#<its name>``, with that name as ``data-id``; the page has a
+    table row with that id for every element. One that is destroyed and no longer in the cluster is listed as
+    such. Raises ``ValueError`` for an action of another name.
     """
-    from infra.render.topology.page import draw
+    from infra.render.topology import page
 
-    return draw(cluster, changes or {})
+    return page.render(cluster, *_known(cluster, changes or {}), svg)
+
+
+def _known(cluster: Cluster, changes: Mapping[str, str]) -> tuple[dict[str, Element], dict[str, str]]:
+    """The elements, those that go included, and the changes of them."""
+    from infra.render.topology.elements import elements
+    from infra.render.topology.graph import ACTIONS
+
+    for name, action in changes.items():
+        if action not in ACTIONS:
+            raise ValueError(f"{name}: {action!r} is not one of {', '.join(ACTIONS)}")
+    known = elements(cluster)
+    # What is made and is not in the picture (the bucket of etcd's snapshots) is not what goes.
+    gone = sorted(name for name, action in changes.items() if name not in known and action == "destroy")
+    known |= {name: Element(name, GONE, name) for name in gone}
+    return known, {name: changes[name] for name in known if name in changes}
