@@ -59,6 +59,7 @@ PROGRAMS = (
     "buildah --version",
     "mke2fs -V",
     "packer version",
+    "dot -V",
     # Cookbooks.
     "ruby --version",
     "rubocop --version",

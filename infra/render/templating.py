@@ -27,7 +27,7 @@ TEMPLATES: Final = ROOT / "templates"
 """The folder of templates and static files; it mirrors ``build/<env>/``."""
 
 
-ESCAPED: Final = ("html.j2", "svg.j2")
+ESCAPED: Final = ("html.j2",)
 """Ends of templates' names whose values are escaped: a browser reads what they make."""
 
 

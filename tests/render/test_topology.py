@@ -105,6 +105,12 @@ def test_a_row_has_the_address_the_place_and_the_facts() -> None:
         assert all(fact in rows[name] for fact in facts), (name, rows[name])
 
 
+def test_a_cluster_without_kubernetes_has_no_ranges_of_it() -> None:
+    files = draw(shipped("machines"))
+    assert "kubernetes/pods" not in Page(files["topology.html"]).rows
+    assert "lab/nodes/titan-01" in drawn(files["topology.svg"])
+
+
 def test_the_same_cluster_gives_the_same_graph() -> None:
     backwards = dict(reversed(CHANGES.items()))
     assert dot_source(shipped("research"), CHANGES) == dot_source(shipped("research"), backwards)

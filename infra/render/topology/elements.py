@@ -182,6 +182,7 @@ def _subnets(cluster: Cluster) -> Iterator[Element]:
 def _access(cluster: Cluster) -> Iterator[Element]:
     vpn = cluster.access.vpn
     spoken = " and ".join(["OpenVPN"] * vpn.openvpn + ["WireGuard"] * (vpn.wireguard is not None))
+    spoken = spoken if vpn.servers else "no VPN server"
     routes = "all traffic through the VPN" if vpn.full_tunnel else _list("routes", vpn.routes)
     facts = (spoken, count(len(vpn.users), "user"), routes)
     yield _make((CLIENTS, "laptops", "Laptops"), "", _list("", vpn.laptops).strip(), *facts, beside=(spoken,))
@@ -221,8 +222,11 @@ def _lines(cluster: Cluster) -> Iterator[Element]:
 def _ranges(cluster: Cluster) -> Iterator[Element]:
     network, kind = cluster.network, "address range"
     yield _make(("supernet", kind, "Supernet"), "", network.supernet)
-    yield _make(("kubernetes/pods", kind, "Pods"), "", network.pods, f"/{network.pods_node_prefix} a node")
-    yield _make(("kubernetes/services", kind, "Services"), "", network.services)
+    if cluster.control_plane:
+        yield _make(
+            ("kubernetes/pods", kind, "Pods"), "", network.pods, f"/{network.pods_node_prefix} a node"
+        )
+        yield _make(("kubernetes/services", kind, "Services"), "", network.services)
     if network.links or any(tunnel.kind == "site" for each in cluster.gateways for tunnel in each.tunnels):
         yield _make(("links", kind, "Tunnels"), "", "169.254.0.0/16")
 

@@ -107,7 +107,12 @@ def graph(cluster: Cluster, known: Mapping[str, Element], changes: Mapping[str, 
     for line in () if brief else lines:
         sign = " ".join(ACTIONS[changes[line.id]]) if line.id in changes else ""
         ends = sorted(line.ends, key=order.index)
-        dot.edge(*ends, f" {sign} ", **drawn.link(line.id), **_pen(line.kind, changes.get(line.id, "")))
+        dot.edge(
+            *ends,
+            f"   {sign}   " if sign else "",
+            **drawn.link(line.id),
+            **_pen(line.kind, changes.get(line.id, "")),
+        )
     return printable(dot.source)
 
 
@@ -205,8 +210,10 @@ class _Drawing:
             {line.kind for line in lines},
             Counter(self.changes.values()),
         )
-        about = f"{cluster.domain}   Kubernetes {cluster.kubernetes.version}   supernet {network.supernet}"
-        about += f"   pods {network.pods}   services {network.services}"
+        about = f"{cluster.domain}   supernet {network.supernet}"
+        if cluster.control_plane:
+            about += f"   Kubernetes {cluster.kubernetes.version}"
+            about += f"   pods {network.pods}   services {network.services}"
         legend = [
             _cell(f"{_text(_SAMPLES[style], colour, bold=True)}  {kind}")
             for kind, (colour, style) in LINES.items() if kind in kinds
@@ -236,7 +243,7 @@ def _card(*rows: str) -> str:
 def _section(title: Sequence[str], rows: Sequence[str], columns: int) -> str:
     """Part of a card: a row of headings and the rows; empty without rows."""
     heads = [_cell(_text(each.upper(), "soft", 9, bold=True), colspan=columns) for each in title]
-    return _row(_cell(_table(_row(*heads), *rows))) if rows else ""
+    return _row(_cell(_table(_row(*heads), *rows, spacing=1))) if rows else ""
 
 
 def _table(*rows: str, border: int = 0, spacing: int = 0, look: str = "") -> str:
