@@ -94,7 +94,7 @@ def graph(cluster: Cluster, known: Mapping[str, Element], changes: Mapping[str, 
         edge_attr=text,
     )  # fmt: skip
     gone = drawn.section("No longer in the spec", (each for each in known.values() if each.kind == GONE))
-    top = {CLIENTS: drawn.card(CLIENTS, "plain", "access")} | ({"gone": _card(gone)} if gone else {})
+    top = {CLIENTS: drawn.card(CLIENTS, "plain", "access")} | ({GONE: _card(gone)} if gone else {})
     for rank, kind, names, cards in (("min", "sites", sites, top), ("max", "regions", regions, {})):
         with dot.subgraph(graph_attr={"rank": rank}) as row:
             for name in () if brief else names:
