@@ -776,13 +776,13 @@ def autoscaler_simulate(
     """
 
 
-@command("autoscaler.secret", "autoscaler.secrets:keep")
-def autoscaler_secret(
-    way: Annotated[str, "slack, its token; or webhook, its address"], env: Env = ""
+@command("cluster.alert-secret", "cluster.alert_secrets:keep")
+def cluster_alert_secret(
+    receiver: Annotated[str, "slack, its token; slack_webhook or webhook, its address"], env: Env = ""
 ) -> None:
-    """Keep the Slack token or the webhook's address that notices need; it is asked for, or piped in.
+    """Store the Slack token or a webhook's address for alerts; it is asked for, or piped in.
 
-    Example: invoke autoscaler.secret slack --env research
+    Example: invoke cluster.alert-secret slack --env research
     """
 
 

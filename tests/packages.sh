@@ -64,6 +64,7 @@ network-manager-openvpn   network
 dbus-daemon               test network
 apparmor                  network                # its parser: servers under a profile, in the lab's VM
 prometheus                test network kubernetes # promtool reads metrics, alerts and dashboards
+prometheus-alertmanager   test kubernetes
 
 # A VM, where this machine's kernel lacks ESP or XFRM interfaces. The cloud kernels have no 9p.
 qemu-system-x86           network machines chef kubelet

@@ -62,7 +62,6 @@ def _run(asked: argparse.Namespace) -> int:
     from infra.autoscaler.assembly import Cluster, controller
     from infra.autoscaler.reporting import logs
     from infra.autoscaler.reporting.metrics import PORT, Metrics, Server
-    from infra.autoscaler.reporting.notices import Notifier
 
     config = configurations.read(asked.config)
     logs.begin()
@@ -71,8 +70,8 @@ def _run(asked: argparse.Namespace) -> int:
     _stop_on_signals(stop)
     cluster = Cluster(config, asked.kubeconfig)
     dry = asked.dry_run or config.dry_run
-    metrics, notifier = Metrics(config), Notifier(config)
-    loop = controller(config, cluster, dry=dry, stop=stop, observers=(logs.Teller(), metrics, notifier))
+    metrics = Metrics(config)
+    loop = controller(config, cluster, dry=dry, stop=stop, observers=(logs.Teller(), metrics))
     server = Server(
         metrics.registry,
         healthy=lambda: _hangs(loop, config),
@@ -90,7 +89,6 @@ def _run(asked: argparse.Namespace) -> int:
         return 0
     finally:
         cluster.stop()
-        notifier.close()
         server.close()
 
 

@@ -100,10 +100,6 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """Region code → vCPU quota → vCPUs."""
     owned: bool = True
     """Whether nodes outside of all groups are a place for work (physical machines are)."""
-    slack: str | None = None
-    """A Slack channel."""
-    webhook: bool = False
-    """Whether a webhook's address lies among the mounted secrets."""
     namespace: str = "causeway-system"
     provisioning_class: str = "batch.causeway.dev"
 

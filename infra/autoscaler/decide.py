@@ -28,7 +28,7 @@ from infra.autoscaler.observed import state_builder
 from infra.autoscaler.observed.cluster_state import ClusterState
 from infra.autoscaler.observed.snapshot import Snapshot
 from infra.autoscaler.placement import scale_up, template_mismatch
-from infra.autoscaler.reporting import deduplication, scheduler_refusals
+from infra.autoscaler.reporting import scheduler_refusals
 from infra.autoscaler.scale_down import planner
 
 
@@ -59,21 +59,20 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     if stopped is not None:
         # Nothing is done, so nothing of it is remembered as done.
         actions, kept = (), replace(learned.memory, idle=less.memory.idle, boots=less.memory.boots)
-    wrong = [
-        Notice(f"setup/{name}", "warning", f"{name}: {text}") for name, text in sorted(view.notes.items())
-    ]
+    wrong = [Notice("setup", name, "warning", f"{name}: {text}") for name, text in sorted(view.notes.items())]
     disputes, refused = scheduler_refusals.judge(snapshot, growth.verdicts, memory.disputed, now)
     kept = replace(kept, disputed=disputes)
-    notices = [*learned.notices, *growth.notices, *less.notices, *refused, *wrong]
-    if stopped is not None:
-        notices.insert(0, Notice("stopped", "error", f"{stopped}: nothing is started or ended"))
-    news, sent = deduplication.unsent(notices, memory.told, now)
+    notices = [*learned.notices, *growth.notices, *refused, *wrong]
+    if stopped is None:
+        notices += less.notices
+    else:
+        notices.append(Notice("stopped", "", "error", f"{stopped}: nothing is started or ended"))
     return Decision(
         at=now,
         actions=actions,
-        memory=replace(kept, told=sent),
+        memory=kept,
         verdicts=growth.verdicts,
-        notices=news,
+        notices=tuple(notices),
         figures=_figures(view, growth.verdicts, learned.counts),
         stopped=stopped,
     )

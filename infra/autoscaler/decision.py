@@ -135,11 +135,19 @@ class Verdict(Struct, frozen=True):
     """``namespace/name`` of one of them."""
 
 
-class Notice(Struct, frozen=True):
-    """Something for the people who run the cluster, said once."""
+NoticeKind: TypeAlias = Literal[
+    "broken", "disputed", "drain", "ends", "fault", "gang", "launch", "misfit", "setup", "stopped"
+]
+"""``templates/kubernetes/static/alerts/autoscaler.yaml`` has an alert for each."""
 
-    key: str
-    level: Literal["info", "warning", "error"]
+
+class Notice(Struct, frozen=True):
+    """Something for the people who run the cluster, in every loop in which it holds."""
+
+    kind: NoticeKind
+    about: str
+    """A group, with the code of a failed launch, a node, a pod or a job."""
+    level: Literal["warning", "error"]
     text: str
 
 

@@ -52,7 +52,7 @@ def isolated(
                 found,
                 actions=more,
                 memory=replace(found.memory, drains=memory.drains, idle=memory.idle, boots=memory.boots),
-                notices=(*found.notices, Notice(f"fault/{suspect}", "error", text)),
+                notices=(*found.notices, Notice("fault", suspect, "error", text)),
             )
         raise
 

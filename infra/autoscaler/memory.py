@@ -79,8 +79,8 @@ class Memory(Struct, frozen=True):
     """``group/work`` whose machines turned out not to take that work."""
     disputed: dict[str, float] = {}
     """Pod, by uid → since when it fits, and the scheduler refuses it."""
-    told: dict[str, float] = {}
-    """Notice → when it was last sent."""
+    broken: dict[str, float] = {}
+    """Broken machine → when its end was first asked for."""
 
 
 def moved(memory: Memory, seconds: float) -> Memory:
@@ -120,7 +120,7 @@ def moved(memory: Memory, seconds: float) -> Memory:
         spared=later(memory.spared),
         misfits=barred(memory.misfits),
         disputed=later(memory.disputed),
-        told=later(memory.told),
+        broken=later(memory.broken),
     )
 
 

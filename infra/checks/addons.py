@@ -99,6 +99,27 @@ def pages_outside(facts: Facts) -> Iterator[Finding]:
         yield Finding(("access", "internal_domain"), message, f"take {zone}, or a name below it")
 
 
+@check("ADD009", Level.ERROR, "A secret's value where its name belongs.", waivable=False)
+def alert_secrets(facts: Facts) -> Iterator[Finding]:
+    for field, text in _receivers(facts):
+        if "://" in text or text.startswith(("xoxb-", "xoxp-")):
+            message = "this is the secret itself: anyone who reads this file may write there"
+            hint = "name it here, and store it with `invoke cluster.alert-secret`"
+            yield Finding(("kubernetes", "alerts", field), message, hint)
+
+
+@check("ADD010", Level.ERROR, "Alerts that nothing sends.")
+def alerts_unsent(facts: Facts) -> Iterator[Finding]:
+    if not is_on(facts.spec, "prometheus"):
+        for field, _ in _receivers(facts):
+            message = "the add-on prometheus is off, of which Alertmanager is a part"
+            yield Finding(("kubernetes", "alerts", field), message, "turn it on, or take this out")
+
+
+def _receivers(facts: Facts) -> Iterator[tuple[str, str]]:
+    yield from facts.spec.kubernetes.alerts.model_dump(exclude_none=True).items()
+
+
 @check("ADD008", Level.ERROR, "Elastic Fabric Adapters that nothing offers to pods.")
 def adapters_unoffered(facts: Facts) -> Iterator[Finding]:
     if is_on(facts.spec, EFA):

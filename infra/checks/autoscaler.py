@@ -93,15 +93,6 @@ def _price(group: Group) -> float | None:
     return min((price for price in known if price), default=None)
 
 
-@check("AUT007", Level.ERROR, "A secret's value where its name belongs.", waivable=False)
-def notices(facts: Facts) -> Iterator[Finding]:
-    said = facts.spec.autoscaler.notices
-    for field, text in (("slack", said.slack), ("webhook", said.webhook)):
-        if text is not None and ("://" in text or text.startswith(("xoxb-", "xoxp-"))):
-            message = "this is the secret itself: anyone who reads this file may write there"
-            yield Finding(("autoscaler", "notices", field), message, "keep it as a secret, and name it here")
-
-
 @check("AUT008", Level.ERROR, "An image without a version.")
 def image(facts: Facts) -> Iterator[Finding]:
     text = facts.spec.autoscaler.image

@@ -38,6 +38,9 @@ _EXPECTED: Final = {
 """Pydantic's kinds of error → what should stand there. For all others it is one value."""
 
 
+_MOVED: Final = {"autoscaler.notices": "kubernetes.alerts"}
+"""Key of an earlier version → where it is now."""
+
 _ROUNDS: Final = 8
 """A kind that is corrected, or a key, brings its contents' faults to light: after so many rounds there are
 none left in any spec."""
@@ -217,6 +220,8 @@ class _Fault:
         return "take it out" if isinstance(self.path[-1], int) else "give one, or remove it"
 
     def _other_key(self) -> str:
+        if moved := _MOVED.get(dotted(self.path)):
+            return f"it is {moved} now"
         if self.elsewhere:
             return f"it belongs to 'kind: {self.elsewhere}'"
         if self.value.content is None and " " in str(self.path[-1]):  # {reason: first half, second half}

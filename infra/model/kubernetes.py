@@ -124,6 +124,21 @@ class PodEgress(Struct, frozen=True):
     """What the spec allows."""
 
 
+class Alerts(Struct, frozen=True):
+    """Who hears of alerts."""
+
+    slack: str | None
+    """A channel, without ``#``. The app's token is the secret of that name."""
+    slack_webhook: str | None
+    """The name of the secret with the address, as of ``webhook``."""
+    webhook: str | None
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Receiver → the name of its secret in the store."""
+        return {name: secret for name in self.__struct_fields__ if (secret := getattr(self, name))}
+
+
 class Kubernetes(Struct, frozen=True):
     """The cluster over all sites."""
 
@@ -147,6 +162,7 @@ class Kubernetes(Struct, frozen=True):
     """CoreDNS without nodes' caches before it, which have the resolver's address."""
     addons: tuple[AddOn, ...]
     """Those that are on and make sense here, by name."""
+    alerts: Alerts
     ingress: Ingress | None
     """None without the add-on."""
     audit: bool

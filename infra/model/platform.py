@@ -317,7 +317,3 @@ class Autoscaler(Struct, frozen=True):
     booking: int
     quotas: Mapping[str, Mapping[str, int]]
     """AWS region → quota → the vCPUs that pools may take of it: without those of machines with a name."""
-    slack: str | None
-    """A channel. Its token is the secret of that name."""
-    webhook: str | None
-    """The name of the secret with its address."""

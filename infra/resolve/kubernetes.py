@@ -41,6 +41,11 @@ def resolve_kubernetes(
         ),
         coredns=coredns(services),
         addons=addons,
+        alerts=made.Alerts(
+            slack=(written.alerts.slack or "").removeprefix("#") or None,
+            slack_webhook=written.alerts.slack_webhook,
+            webhook=written.alerts.webhook,
+        ),
         ingress=resolve_ingress(spec, addons, services),
         audit=written.audit,
         snapshot_seconds=written.snapshots,

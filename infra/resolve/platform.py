@@ -394,8 +394,6 @@ def resolve_autoscaler(
         min_priority=written.min_priority,
         booking=written.booking,
         quotas=_quotas(spec, regions, instances),
-        slack=written.notices.slack,
-        webhook=written.notices.webhook,
     )
 
 

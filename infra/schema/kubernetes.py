@@ -94,6 +94,18 @@ class Namespaces(Part):
     """The most memory that its pods ask for. Default: no limit."""
 
 
+class Alerts(Part):
+    """Where Alertmanager sends alerts of severity ``warning`` and ``critical``. Default: nowhere."""
+
+    slack: Annotated[Text | None, IN_PLACE] = None
+    """A Slack channel, without ``#``; the token of the app that writes there is a secret of that name."""
+    slack_webhook: Annotated[Text | None, IN_PLACE] = None
+    """The name of the secret with the address of an incoming webhook, of Slack or of what takes the same
+    (Mattermost). It writes into the webhook's own channel."""
+    webhook: Annotated[Text | None, IN_PLACE] = None
+    """The name of the secret with the address of a webhook that takes Alertmanager's JSON."""
+
+
 class Kubernetes(Part):
     """The cluster over all sites."""
 
@@ -122,6 +134,8 @@ class Kubernetes(Part):
     addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
     """Parts beyond the core, by name. One that is not named is on if it is by default; one for which the
     cluster has nothing (GPUs, buckets) is left out."""
+    alerts: Annotated[Alerts, IN_PLACE] = Field(default_factory=Alerts)
+    """Who hears of alerts."""
     tracking: Annotated[Tracking | None, IN_PLACE] = None
     """MLflow, where runs log parameters and metrics. Default: none."""
     audit: Annotated[Bool, ROLLING] = True

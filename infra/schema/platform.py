@@ -160,15 +160,6 @@ class Dns(Part):
     """Records beside those of masters, nodes, SSH nodes and VPN end points."""
 
 
-class Notices(Part):
-    """Where the autoscaler tells what it did."""
-
-    slack: Annotated[Text | None, IN_PLACE] = None
-    """A Slack channel, without ``#``; the token of the app that writes there is a secret of that name."""
-    webhook: Annotated[Text | None, IN_PLACE] = None
-    """The name of the secret that holds a webhook's address."""
-
-
 class Autoscaler(Part):
     """The batch autoscaler."""
 
@@ -203,5 +194,3 @@ class Autoscaler(Part):
     """No machine is started for pods of a lower priority: they use what is free. Default: none is too low."""
     booking: Annotated[Duration, Field(ge=60, le=86400), IN_PLACE] = 600
     """How long nodes that were started for a job as a whole are kept until its pods come."""
-    notices: Annotated[Notices, IN_PLACE] = Field(default_factory=Notices)
-    """Where it tells what it did."""

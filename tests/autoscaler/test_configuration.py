@@ -45,8 +45,6 @@ def test_the_controller_reads_what_is_rendered(name: str) -> None:
         assert str(each.allocatable["cpu"]) + "m" == group.allocatable["cpu"]
         assert each.allocatable["memory"] == int(group.allocatable["memory"].removesuffix("Mi")) << 20
         assert {kind.quota_on_demand for kind in each.types}
-    assert read.slack == cluster.autoscaler.slack
-    assert read.webhook == (cluster.autoscaler.webhook is not None)
 
 
 def test_a_field_has_one_name_in_the_model_and_in_the_configuration() -> None:

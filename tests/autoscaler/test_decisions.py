@@ -205,7 +205,7 @@ def test_09_no_more_machines_for_work_that_the_last_ones_did_not_take() -> None:
     [verdict] = first.verdicts
     assert verdict.outcome == "waits"
     assert [each.code for each in verdict.obstacles if each.group == WEST.name] == ["mismatch"]
-    assert [each.key for each in first.notices] == [f"misfit/{WEST.name}"]
+    assert [(each.kind, each.about) for each in first.notices] == [("misfit", WEST.name)]
     # They were idle, and are gone: nothing is bought anew until the bar ends. Other work is no part of it.
     [bar] = first.memory.misfits.values()
     assert sizes(loop(odd.snapshot(0), first.memory, bar.until - 1)) == {}

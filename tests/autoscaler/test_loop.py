@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from infra.autoscaler.config import Config
-from infra.autoscaler.decision import Decision, FreeNode, SetDesired, TaintNode, Terminate
+from infra.autoscaler.decision import Decision, FreeNode, Notice, SetDesired, TaintNode, Terminate
 from infra.autoscaler.loop import LONGEST_PAUSE, Cycle, Loop, Parts, kept
 from infra.autoscaler.memory import Booking, Drain, Memory, Resize
 from infra.autoscaler.observed.snapshot import Node, Pod, Snapshot
@@ -150,9 +150,9 @@ def test_35_who_does_not_hold_the_lease_does_nothing() -> None:
     assert world.log == []
     assert not cycle.leading
     world.holder = True
-    world.memory = Memory(told={"by another": 1.0})
+    world.memory = Memory(broken={"by another": 1.0})
     loop.once()
-    assert world.memory.told == {"by another": 1.0}, "what the former holder kept is read first"
+    assert world.memory.broken == {"by another": 1.0}, "what the former holder kept is read first"
     world.holder = False
     loop.once()
     world.holder = True
@@ -240,7 +240,7 @@ def test_what_was_not_done_is_not_remembered_as_done() -> None:
         before,
         resizes={WEST.name: Resize(9.0, 1, 5), EAST.name: Resize(9.0, 0, 2), "third": Resize(9.0, 0, 7)},
         drains={"a": drain, "b": replace(drain, stage="ending")},
-        told={"a notice": 9.0},
+        broken={"a machine": 9.0},
     )
     results = (
         Done(SetDesired(WEST.name, 1, 5, ""), Result("refused")),
@@ -257,7 +257,7 @@ def test_what_was_not_done_is_not_remembered_as_done() -> None:
         "third": Resize(9.0, 0, 4),
     }
     assert found.drains == {"b": drain}, "the taint of c may be off"
-    assert found.told == after.told
+    assert found.broken == after.broken
     planned = tuple(Done(each.action, Result("planned")) for each in results)
     dry = kept(before, Decision(9.0, (), replace(after, bookings={})), planned)
     assert (dry.resizes, dry.drains, dry.bookings) == (before.resizes, before.drains, before.bookings)
@@ -336,3 +336,20 @@ def test_what_cannot_be_read_is_logged_when_it_comes_and_goes(caplog: pytest.Log
             teller(Cycle(at=0.0, snapshot=make.snapshot(errors=errors)))
     lost, again = (record.getMessage() for record in caplog.records if "aws/us-west-2" in record.getMessage())
     assert lost != again
+
+
+def test_a_notice_that_comes_and_goes_is_logged_once_a_day(caplog: pytest.LogCaptureFixture) -> None:
+    teller = logs.Teller()
+    notice = Notice("ends", "node-1", "warning", "node-1 ends")
+    with caplog.at_level(logging.INFO, "infra"):
+        for at, notices in (
+            (0.0, [notice]),
+            (10.0, [notice]),
+            (20.0, []),
+            (30.0, [notice]),
+            (90_000.0, [notice]),
+        ):
+            teller(
+                Cycle(at=at, decision=Decision(at=at, actions=(), memory=Memory(), notices=tuple(notices)))
+            )
+    assert [record.levelno for record in caplog.records if hasattr(record, "notice")] == [logging.WARNING] * 2

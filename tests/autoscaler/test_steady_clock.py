@@ -152,7 +152,7 @@ def test_all_that_is_remembered_moves_but_what_another_clock_said() -> None:
         spared={"a": 1.0},
         misfits=barred,
         disputed={"a": 1.0},
-        told={"a": 1.0},
+        broken={"a": 1.0},
     )
     after = remembered.moved(before, 100.0)
     assert remembered.moved(after, -100.0) == before

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -15,23 +11,19 @@ import pytest
 from autoscaler import make
 from golden_clusters import golden
 from msgspec.structs import replace
-from stores import local_store
 
 from infra.autoscaler.memory import Backoff, Booking, Drain, Memory, Resize, dump
 from infra.autoscaler.reasons import Reason
 from infra.autoscaler.reporting.explain import Change, Explained
-from infra.commands.autoscaler import answers, explaining, secrets, simulating, status
-from infra.commands.cluster import notice_secrets
+from infra.commands.autoscaler import answers, explaining, simulating, status
 from infra.commands.cluster.up import unscaled
 from infra.commands.environment import Project, find, load_project
 from infra.drive.kubernetes.api import Api
-from infra.drive.secrets.local import LocalStore
 from infra.errors import UsageError
 from infra.model import Cluster
 from infra.render.kubernetes import autoscaler
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-SECRET = "/api/v1/namespaces/causeway-system/secrets/autoscaler-notices"
 
 
 class Objects:
@@ -44,16 +36,6 @@ class Objects:
         found: dict[str, Any] | None = self.found.get(path)
         return found
 
-    def create(self, path: str, body: Mapping[str, Any]) -> None:
-        self.found[f"{path}/{body['metadata']['name']}"] = dict(body)
-
-    def patch(self, path: str, body: Mapping[str, Any]) -> None:
-        data = {**self.found[path]["data"], **body["data"]}
-        self.found[path]["data"] = {key: value for key, value in data.items() if value is not None}
-
-    def delete(self, path: str) -> bool:
-        return self.found.pop(path, None) is not None
-
 
 def api(objects: Objects) -> Api:
     return cast("Api", objects)
@@ -62,10 +44,6 @@ def api(objects: Objects) -> Api:
 @pytest.fixture
 def research() -> Cluster:
     return golden("research")
-
-
-def told(cluster: Cluster, *, slack: str | None = None, webhook: str | None = None) -> Cluster:
-    return replace(cluster, autoscaler=replace(cluster.autoscaler, slack=slack, webhook=webhook))
 
 
 # -- status -----------------------------------------------------------------------------------------------
@@ -139,34 +117,7 @@ def test_a_cluster_without_one_says_how_it_gets_one(research: Cluster) -> None:
     assert "invoke cluster.up" in problem
 
 
-# -- secrets ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return local_store(tmp_path, "lab")
-
-
-def decoded(objects: Objects) -> dict[str, str]:
-    return {key: base64.b64decode(text).decode() for key, text in objects.found[SECRET]["data"].items()}
-
-
-def test_the_secret_follows_the_store_and_the_spec(research: Cluster, store: LocalStore) -> None:
-    objects = Objects()
-    both = told(research, slack="#ops", webhook="notices/webhook")
-    assert notice_secrets.bring(api(objects), store, both) == ("none", ("ops", "notices/webhook"))
-    store.put("ops", "xoxb-1")
-    assert notice_secrets.bring(api(objects), store, both) == ("brought", ("notices/webhook",))
-    assert decoded(objects) == {"slack": "xoxb-1"}
-    store.put("ops", "xoxb-2")
-    store.put("notices/webhook", "https://hooks.example/x")
-    assert notice_secrets.bring(api(objects), store, both) == ("replaced", ())
-    assert decoded(objects) == {"slack": "xoxb-2", "webhook": "https://hooks.example/x"}
-    assert notice_secrets.bring(api(objects), store, both)[0] == "there"
-    notice_secrets.bring(api(objects), store, told(research, slack="ops"))
-    assert decoded(objects) == {"slack": "xoxb-2"}
-    assert notice_secrets.bring(api(objects), store, told(research))[0] == "taken away"
-    assert not objects.found
+# -- explain and simulate ---------------------------------------------------------------------------------
 
 
 LAB = """\
@@ -179,7 +130,6 @@ images:
   cpu: {ubuntu: 24.04}
 pools:
   cpu: {image: cpu, instance_types: [m6i.xlarge], regions: {us-west-2: {max: 4}}}
-autoscaler: {notices: {slack: ops, webhook: hook}}
 """
 
 
@@ -190,40 +140,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return load_project(find("lab"), changeable=True)
-
-
-def test_what_is_piped_in_is_kept_and_never_shown(
-    lab: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from infra.commands import pki_store
-
-    monkeypatch.setattr(sys, "stdin", io.StringIO("xoxb-0-made-up\n"))
-    assert secrets.keep(lab, "slack") == 0
-    assert pki_store.store(lab).get("ops") == "xoxb-0-made-up"
-    out = capsys.readouterr()
-    assert "made-up" not in out.out + out.err
-
-
-@pytest.mark.parametrize(
-    ("way", "typed", "says"),
-    [
-        ("mail", "", "slack"),
-        ("slack", "", "given"),
-        ("slack", "https://hooks.example/made-up", "xox"),
-        ("webhook", "xoxb-made-up", "https"),
-        ("webhook", "https://hooks.example/made-up two", "space"),
-    ],
-)
-def test_what_is_certainly_wrong_is_refused_without_showing_it(
-    lab: Project, monkeypatch: pytest.MonkeyPatch, way: str, typed: str, says: str
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-    with pytest.raises(UsageError, match=says) as caught:
-        secrets.keep(lab, way)
-    assert "made-up" not in str(caught.value)
-
-
-# -- explain and simulate ---------------------------------------------------------------------------------
 
 
 def test_an_explanation_is_a_line_and_then_group_by_group(capsys: pytest.CaptureFixture[str]) -> None:

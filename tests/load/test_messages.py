@@ -56,6 +56,7 @@ CHANGES = [
     ("instance_types:", "instance-types:"),
     ("[m6i.xlarge]", "[{typ: m6i.xlarge}]"),
     ("pools:", "Pools:"),
+    ("kubernetes:", "autoscaler: {notices: {slack: ops}}\nkubernetes:"),
     ("198.51.100.10", '"2001:db8::1"'),
     ("cidr: 10.200.0.0/22", "cidr: [10.200.0.0/22]"),
     # Values

@@ -224,7 +224,8 @@ def _notice(group: Group, failure: _Failure, bars: Mapping[str, Backoff], now: f
     where = failure.zone or group.site
     then = "" if bar is None else f"; tried again at {backoff.clock(bar.until)}"
     return Notice(
-        key=f"launch/{group.name}/{failure.code}",
+        kind="launch",
+        about=f"{group.name}/{failure.code}",
         level="error" if found.for_people else "warning",
         text=f"{group.pool} in {where}: {found.words}{then}. {failure.message}",
     )

@@ -152,7 +152,8 @@ def _growth(
             *template_mismatch.notices(unfit),
             *(
                 Notice(
-                    f"gang/{key}",
+                    "gang",
+                    key,
                     "warning",
                     f"{key}: {sentences.reason(why)}; its unused machines are free for others",
                 )
@@ -160,7 +161,8 @@ def _growth(
             ),
             *(
                 Notice(
-                    f"fault/{verdicts.name(item)}",
+                    "fault",
+                    verdicts.name(item),
                     "error",
                     f"a fault of ours: {verdicts.name(item)}: {why}",
                 )

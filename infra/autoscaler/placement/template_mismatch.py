@@ -151,7 +151,8 @@ def notices(found: Mapping[str, str]) -> list[Notice]:
         by_group.setdefault(key.rpartition("/")[0], why)
     return [
         Notice(
-            f"misfit/{name}",
+            "misfit",
+            name,
             "error",
             f"machines of {name} do not take work that they should have room for; no more are started for "
             f"such work for a while. {why}",

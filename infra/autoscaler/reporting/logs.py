@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
+from infra.autoscaler.decision import Decision
 from infra.autoscaler.loop import Cycle
 from infra.autoscaler.results import Status
 
@@ -21,6 +22,9 @@ _LEVELS: Final[dict[Status, int]] = {
     "refused": logging.WARNING,
     "failed": logging.ERROR,
 }
+_NOTICES: Final = {"warning": logging.WARNING, "error": logging.ERROR}
+_AGAIN: Final = 86400.0
+"""Seconds after which a notice that still holds is logged again."""
 _OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -51,10 +55,12 @@ def begin(level: int = logging.INFO, stream: TextIO | None = None) -> None:
 
 
 class Teller:
-    """Logs each cycle: one line for it, one for each action, and errors when they come and go."""
+    """Logs each cycle: one line for it, one for each action, errors when they come and go, and notices once
+    a day."""
 
     def __init__(self) -> None:
         self._errors: dict[str, str] = {}
+        self._noticed: dict[tuple[str, str], float] = {}
         self._leading: bool | None = None
 
     def __call__(self, cycle: Cycle) -> None:
@@ -65,6 +71,7 @@ class Teller:
             self._tell_errors({**cycle.snapshot.errors, **cycle.snapshot.faults})
         if cycle.decision is None:
             return
+        self._tell_notices(cycle.decision)
         for done in cycle.results:
             fields = {
                 name: value
@@ -91,6 +98,15 @@ class Teller:
                 "stopped": cycle.decision.stopped,
             },
         )
+
+    def _tell_notices(self, decision: Decision) -> None:
+        """One that comes and goes is not said each time."""
+        now = decision.at
+        self._noticed = {key: at for key, at in self._noticed.items() if now - at < _AGAIN}
+        for notice in decision.notices:
+            key = notice.kind, notice.about
+            if self._noticed.setdefault(key, now) == now:
+                _LOG.log(_NOTICES[notice.level], notice.text, extra={"notice": "/".join(key)})
 
     def _tell_errors(self, errors: dict[str, str]) -> None:
         for what, why in errors.items():

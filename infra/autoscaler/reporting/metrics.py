@@ -37,6 +37,8 @@ _PREFIX: Final = "causeway_autoscaler"
 _OUTCOMES: Final = ("fits", "coming", "starting", "waits", "never")
 _SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _GROUP: Final = ("pool", "site")
+_NOTICED: Final = 7200.0
+"""Seconds for which a notice is shown after it last held: longer than any alert looks back."""
 _AWS: Final = (SetDesired, Terminate, Release)
 
 Check = Callable[[], str | None]
@@ -72,6 +74,11 @@ class Metrics:
         self._seen = self._gauge("nodes", "Nodes that should be ready, by whether they are.", "state")
         self._dry = self._gauge("dry_run", "1 if nothing is written.")
         self._stopped = self._gauge("stopped", "1 while nothing is written, by why.", "reason")
+        # By time, not as a counter: ``increase`` does not see the first event of a series.
+        self._notices = self._gauge(
+            "notice_timestamp_seconds", "When it last held.", "kind", "about", "level"
+        )
+        self._noticed: dict[tuple[str, str, str], float] = {}
         self._capacity = self._counter(
             "capacity_failures_total", "Launches that failed for want of capacity.", *_GROUP
         )
@@ -113,10 +120,21 @@ class Metrics:
             self._cost.labels(*where).set(figures.cost.get(name, 0.0))
             self._backoff.labels(*where).set(_until(group, decision.memory, at))
             self._capacity.labels(*where).inc(figures.failures.get(name, 0))
+        self._notice(decision)
         self._seen.labels("ready").set(figures.ready)
         self._seen.labels("unready").set(figures.unready)
         self._stopped.labels(DRY_RUN).set(int(dry))
         self._stopped.labels(UNREADY).set(int(decision.stopped is not None))
+
+    def _notice(self, decision: Decision) -> None:
+        for each in decision.notices:
+            self._noticed[each.kind, each.about, each.level] = decision.at
+        for labels, at in [*self._noticed.items()]:
+            if decision.at - at < _NOTICED:
+                self._notices.labels(*labels).set(at)
+            else:
+                del self._noticed[labels]
+                self._notices.remove(*labels)
 
     def _did(self, done: Done) -> None:
         name = re.sub(r"(?<!^)(?=[A-Z])", "-", type(done.action).__name__).lower()
@@ -130,9 +148,11 @@ class Metrics:
     def _forget(self) -> None:
         """Another replica tells it now."""
         for gauge in (
-            self._pending, self._nodes, self._desired, self._cost, self._backoff, self._seen, self._stopped
+            self._pending, self._nodes, self._desired, self._cost, self._backoff, self._seen, self._stopped,
+            self._notices,
         ):  # fmt: skip
             gauge.clear()
+        self._noticed.clear()
         self._last.set(0)
 
     def _place(self, what: str) -> tuple[str, str]:

@@ -38,6 +38,6 @@ def judge(
             name = f"{pod.namespace}/{pod.name}"
             refuses = f"the scheduler has refused it for {int(now - kept[uid]) // 60} min: {pod.refused}"
             notices.append(
-                Notice(f"disputed/{name}", "warning", f"{name} {sentences.verdict(verdict)}, and {refuses}")
+                Notice("disputed", name, "warning", f"{name} {sentences.verdict(verdict)}, and {refuses}")
             )
     return kept, notices

@@ -61,9 +61,8 @@ def plan(
             steps.asleep(group.state)
     for machine in candidates(view, held, sizes, memory, config, steps.allowance, steps.budgets, now):
         steps.begin(machine)
-    return ScaleIn(
-        tuple(steps.actions), replace(memory, drains=steps.drains, spared=steps.spared), tuple(steps.notices)
-    )
+    kept = replace(memory, drains=steps.drains, spared=steps.spared, broken=steps.broken)
+    return ScaleIn(tuple(steps.actions), kept, tuple(steps.notices))
 
 
 def _observed(view: ClusterState, memory: Memory, now: float) -> Memory:

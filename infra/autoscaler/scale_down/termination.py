@@ -15,6 +15,7 @@ from infra.autoscaler.decision import (
     Evict,
     FreeNode,
     Notice,
+    NoticeKind,
     Release,
     RemoveNode,
     TaintNode,
@@ -32,6 +33,9 @@ _WAITS: Final = "Terminating:Wait"
 _LINGERS: Final = 600
 """Seconds for which the node of a machine that we ended may say that it is ready. After them it was not ended
 but taken out of its group, and is free."""
+
+_BROKEN: Final = 86400.0
+"""Seconds for which a broken machine that we have ended counts once against what may end in a loop."""
 
 _MARGIN: Final = 60
 """Seconds for an eviction beside the pod's own grace period: loops, and a kubelet that is busy."""
@@ -52,7 +56,8 @@ class _Ours:
 
 
 class Steps:
-    """One loop's steps, in the order of machines' names; `actions`, `drains`, `spared`, `notices` fill up."""
+    """One loop's steps, in the order of machines' names: fills `actions`, `drains`, `spared`, `broken` and
+    `notices`."""
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class Steps:
         self.actions: list[Action] = []
         self.drains: dict[str, Drain] = {}
         self.spared = dict(memory.spared)
+        self.broken = {name: since for name, since in memory.broken.items() if now - since < _BROKEN}
         self.notices: list[Notice] = []
         self.budgets = Budgets(snapshot.budgets)
         self.allowance = Allowance(view, memory, config)
@@ -202,8 +208,8 @@ class Steps:
         self.spared[name] = until
         self._do(FreeNode(name, "its pods could not be evicted in time"))
         self._say(
-            f"drain/{name}",
-            "warning",
+            "drain",
+            name,
             f"{name} could not be emptied: {_names(ours.machine.pods)} may not be evicted; it is left alone "
             f"until {clock(until)}",
         )
@@ -225,9 +231,7 @@ class Steps:
                 why = f"AWS takes it back at {clock(instance.interrupted)}"
             drain = self._drain(ours, "draining", why, forced=True)
             if there:
-                self._say(
-                    f"ends/{machine.name}", "warning", f"{machine.name} ends: {why}. {_names(there)} must go"
-                )
+                self._say("ends", machine.name, f"{machine.name} ends: {why}. {_names(there)} must go")
         ends = [self._now + ours.group.drain_timeout_seconds if drain.deadline is None else drain.deadline]
         if instance.interrupted is not None:
             ends.append(instance.interrupted)
@@ -265,9 +269,10 @@ class Steps:
     def _end_broken(self, ours: _Ours, why: str) -> None:
         """Terminate it; in a group at its least size AWS starts another in its place."""
         name, group = ours.machine.name, ours.group.name
-        if self.allowance.end(ours.machine, again=f"broken/{name}" in self._memory.told):
+        if self.allowance.end(ours.machine, again=name in self.broken):
             self._do(Terminate(group, ours.instance.id, ours.node, why, forced=True))
-            self._say(f"broken/{name}", "warning", f"{name} of {group} is ended: {why}")
+            self.broken.setdefault(name, self._now)
+            self._say("broken", name, f"{name} of {group} is ended: {why}")
 
     def _release(self, ours: _Ours, why: str) -> None:
         self._do(Release(ours.group.name, ours.instance.id, ours.node, why))
@@ -313,8 +318,8 @@ class Steps:
     def _do(self, action: Action) -> None:
         self.actions.append(action)
 
-    def _say(self, key: str, level: Literal["warning", "error"], text: str) -> None:
-        self.notices.append(Notice(key, level, text))
+    def _say(self, kind: NoticeKind, about: str, text: str) -> None:
+        self.notices.append(Notice(kind, about, "warning", text))
 
 
 def _tainted(node: Node) -> bool:

@@ -68,10 +68,10 @@ def up(project: Project, *, plan: bool, destroy: Sequence[str], at_once: int, js
             _masters(there, steps, masters)
             with lease.held(there.api, there.another(), access.who(), "cluster.up"):
                 _parts(there, steps, store, destroy)
-                _notices(there, steps, store)
                 _issuer(there, steps)
                 _workers(there, steps, [each for each in nodes if each not in masters], at_once)
                 _charts(there, steps, keys.authorities["pages-ca"])
+                _alert_secrets(there, steps, store)
                 _after(there, steps, store, destroy)
             from infra.commands.cluster.status import summary
 
@@ -234,27 +234,23 @@ def _parts(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -
         steps.step(f"apply {part.name}", partial(_apply, there, steps, store, part, destroy))
 
 
-def _notices(there: Reach, steps: Steps, store: Store) -> None:
-    """The autoscaler's token and address, of which the manifests have the Secret's name alone."""
-    from infra.commands.cluster import notice_secrets
-    from infra.render.kubernetes.scaling import is_scaled
+def _alert_secrets(there: Reach, steps: Steps, store: Store) -> None:
+    """Tokens and addresses of Alertmanager's receivers, which mounts them when they are there."""
+    from infra.commands.cluster import alert_secrets
 
-    cluster = there.project.cluster
-    if is_scaled(cluster) and notice_secrets.names(cluster):
-        steps.step("what the autoscaler's notices need", partial(_bring_notices, there, steps, store))
+    kubernetes, options = there.project.cluster.kubernetes, there.project.environment.options
 
+    def put() -> str:
+        done, missing = alert_secrets.put(there.api, store, kubernetes.alerts)
+        for name in missing:
+            steps.missed(
+                f"{store} has no secret {name}, which kubernetes.alerts names; store it: "
+                f"invoke cluster.alert-secret {options}"
+            )
+        return done
 
-def _bring_notices(there: Reach, steps: Steps, store: Store) -> str:
-    from infra.commands.cluster import notice_secrets
-
-    done, missing = notice_secrets.bring(there.api, store, there.project.cluster)
-    options = there.project.environment.options
-    for name in missing:
-        steps.missed(
-            f"{store} has no secret {name}, which autoscaler.notices names; keep it: "
-            f"invoke autoscaler.secret {options}"
-        )
-    return done
+    if kubernetes.has("prometheus") and kubernetes.alerts.secrets:
+        steps.step("secrets of alert receivers", put)
 
 
 def _issuer(there: Reach, steps: Steps) -> None:

@@ -30,8 +30,6 @@ MEMORY: Final = "autoscaler-memory"
 """The ConfigMap that it keeps."""
 AVAILABILITY: Final = "availability"
 """The ConfigMap that it writes for people: what is free, and who waits for what."""
-NOTICES: Final = "autoscaler-notices"
-"""The Secret that ``invoke cluster.up`` brings: ``slack``, a token, and ``webhook``, an address."""
 PORT: Final = 10258
 """Of its figures and probes: the one of a cloud controller manager, which is not here. Masters reach it on
 each other, like those of the other controllers (``modules/network/security_groups.tf``)."""
@@ -87,8 +85,6 @@ def configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> str:
         **({"min_priority": settings.min_priority} if settings.min_priority is not None else {}),
         "booking": settings.booking,
         "quotas": {region: dict(limits) for region, limits in settings.quotas.items()},
-        "slack": settings.slack,
-        "webhook": settings.webhook is not None,
         "namespace": SYSTEM,
         "provisioning_class": PROVISIONING_CLASS,
     }
@@ -175,5 +171,4 @@ def _controller(cluster: Cluster, config: str) -> Manifest:
         port=PORT,
         file=f"{_FOLDER}/config/config.json",
         folder=f"{_FOLDER}/config",
-        notices=f"{_FOLDER}/notices",
     )

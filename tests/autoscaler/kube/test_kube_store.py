@@ -129,20 +129,20 @@ def test_an_api_that_is_away_is_told(server: ApiServer, near: Cluster) -> None:
 
 def test_more_than_a_config_map_takes(cluster: Cluster, name: str) -> None:
     """What can best be done without is left out."""
-    told = {f"notice-{number}": 1.0 for number in range(60_000)}
+    broken = {f"machine-{number}": 1.0 for number in range(60_000)}
     store = Store(cluster.client, "default", name=name)
-    big: dict[str, Any] = {**json.loads(memory.dump(SOME)), "told": told}
+    big: dict[str, Any] = {**json.loads(memory.dump(SOME)), "broken": broken}
     store.save(memory.load(json.dumps(big)))
     assert Store(cluster.client, "default", name=name).load() == SOME
 
 
 def test_what_goes_first() -> None:
     both = memory.load(
-        json.dumps({**json.loads(memory.dump(SOME)), "told": {"x" * 50: 1}, "boots": {"i": 1}})
+        json.dumps({**json.loads(memory.dump(SOME)), "broken": {"x" * 48: 1}, "boots": {"i": 1}})
     )
     full = len(memory.dump(both))
     assert memory.load(fitting(both, full)) == both
     without = memory.load(fitting(both, full - 1))
-    assert (without.told, without.boots, without.idle) == ({}, {"i": 1}, SOME.idle)
+    assert (without.broken, without.boots, without.idle) == ({}, {"i": 1}, SOME.idle)
     least = memory.load(fitting(both, 220))
     assert (least.idle, least.resizes) == ({}, SOME.resizes)

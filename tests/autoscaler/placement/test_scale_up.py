@@ -533,7 +533,7 @@ def test_12_a_part_of_a_gang_at_its_deadline_frees_its_own_machines_only() -> No
     assert verdicts[fine.key].outcome == "fits"
     assert growth.held == set(verdicts[fine.key].where)
     assert verdicts[late.key].outcome == "waits"
-    assert [each.key for each in growth.notices] == [f"gang/{late.key}"]
+    assert [(each.kind, each.about) for each in growth.notices] == [("gang", late.key)]
     later = plan(seen, of, after, NOW + of.backoff_min)
     assert {each.gang: each.outcome for each in later.verdicts}[late.key] == "coming"
 
@@ -689,7 +689,8 @@ def test_work_that_we_fail_at_holds_up_no_other(monkeypatch: pytest.MonkeyPatch)
     growth = plan(snapshot(pods=[*pods(2, "bad", gpus=3), *pods(2, gpus=4)], of=of), of)
     assert growth.sizes == {WEST.name: 2}
     assert outcomes(growth) == {"starting": 2, "waits": 2}
-    assert [(each.key, each.level) for each in growth.notices] == [("fault/user-ada/bad-0", "error")]
+    [notice] = growth.notices
+    assert (notice.kind, notice.about, notice.level) == ("fault", "user-ada/bad-0", "error")
 
 
 def test_machines_of_pods_that_wait_go_to_no_gang_that_came_later() -> None:

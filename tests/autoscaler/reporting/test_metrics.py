@@ -6,13 +6,23 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import urllib3
 from autoscaler import make
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from infra.autoscaler.decision import Decision, Figures, SetDesired, TaintNode, Terminate
+from infra.autoscaler.decision import (
+    Decision,
+    Figures,
+    Notice,
+    NoticeKind,
+    SetDesired,
+    TaintNode,
+    Terminate,
+)
 from infra.autoscaler.loop import Cycle
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.observed.snapshot import Snapshot
@@ -115,6 +125,26 @@ def test_why_nothing_is_written_is_shown(metrics: Metrics) -> None:
     assert value(metrics, "dry_run") == 1
 
 
+def test_a_notice_is_shown_with_when_it_last_held(metrics: Metrics) -> None:
+    labels = {"kind": "ends", "about": "node-1", "level": "warning"}
+    notice = Notice("ends", "node-1", "warning", "node-1 ends")
+    metrics(Cycle(at=NOW, decision=replace(decision(), notices=(notice, notice))))
+    metrics(Cycle(at=NOW + 3600, decision=replace(decision(), at=NOW + 3600)))
+    assert value(metrics, "notice_timestamp_seconds", **labels) == NOW
+    metrics(Cycle(at=NOW + 7200, decision=replace(decision(), at=NOW + 7200)))
+    assert value(metrics, "notice_timestamp_seconds", **labels) is None
+    metrics(Cycle(at=NOW, decision=replace(decision(), notices=(notice,))))
+    metrics(Cycle(at=NOW, leading=False))
+    metrics(Cycle(at=NOW, decision=decision()))
+    assert value(metrics, "notice_timestamp_seconds", **labels) is None, "another replica has led meanwhile"
+
+
+def test_there_is_an_alert_for_every_kind_of_notice() -> None:
+    text = (STATIC / "alerts" / "autoscaler.yaml").read_text()
+    # AutoscalerRefuses has its own metric.
+    assert {*re.findall(r'kind="(\w+)"', text), "stopped"} == {*get_args(NoticeKind)}
+
+
 def test_a_loop_that_failed_is_an_error_and_no_last_loop(metrics: Metrics) -> None:
     metrics(Cycle(at=NOW, error="KubeError: no answer"))
     assert value(metrics, "errors_total", api="loop", site="") == 1
@@ -131,7 +161,8 @@ def test_who_loses_the_lease_shows_nothing_of_the_groups(metrics: Metrics) -> No
 
 
 def test_alerts_and_the_dashboard_ask_for_what_there_is(metrics: Metrics) -> None:
-    metrics(Cycle(at=NOW, decision=decision(), results=(done(TaintNode("n", "idle"), "done"),), error=None))
+    noticed = replace(decision(), notices=(Notice("ends", "n", "warning", "n ends"),))
+    metrics(Cycle(at=NOW, decision=noticed, results=(done(TaintNode("n", "idle"), "done"),), error=None))
     metrics(Cycle(at=NOW, error="x"))
     shown: dict[str, set[str]] = {}
     for family in metrics.registry.collect():

@@ -25,6 +25,10 @@ GRAFANA: Final = "grafana"
 GRAFANA_POD: Final = f"{GRAFANA}-0"
 """The only one of its StatefulSet: rights name it."""
 GRAFANA_PORT: Final = 3000
+ALERT_RECEIVERS: Final = "alert-receivers"
+"""The Secret that ``invoke cluster.up`` brings: ``slack``, a token, and ``webhook``, an address."""
+_RECEIVERS: Final = "/etc/alertmanager/receivers"
+"""Where it is mounted."""
 DASHBOARDS: Final = "grafana_dashboard"
 """The label by which Grafana finds dashboards."""
 FOLDER: Final = "grafana_folder"
@@ -45,13 +49,7 @@ def releases(cluster: Cluster) -> list[Release]:
         # People's certificates live for hours, those of their programs for one: it would never be silent.
         "defaultRules": {"disabled": {"KubeClientCertificateExpiration": True}},
         "prometheus": _prometheus(cluster),
-        "alertmanager": {
-            "alertmanagerSpec": {
-                "externalUrl": _forwarded(9093),
-                **ON_MASTERS,
-                "resources": requests("10m", "48Mi", limit="256Mi"),
-            }
-        },
+        "alertmanager": _alertmanager(cluster),
         "grafana": _grafana() if grafana is not None else {"enabled": False},
         "prometheusOperator": {
             **ON_MASTERS,
@@ -112,6 +110,53 @@ def _prometheus(cluster: Cluster) -> Object:
 
 _KINDS: Final = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
 """What is found in every namespace, whoever installed it."""
+
+
+def _alertmanager(cluster: Cluster) -> Object:
+    """Receivers read their secrets from files. The Secret is optional: without it, only they fail."""
+    spec = {
+        "externalUrl": _forwarded(9093),
+        **ON_MASTERS,
+        "resources": requests("10m", "48Mi", limit="256Mi"),
+    }
+    alerts = cluster.kubernetes.alerts
+    if not alerts.secrets:
+        return {"alertmanagerSpec": spec}
+    named: Object = {"name": "receivers"}
+    slack = [_SLACK_APP | {"channel": f"#{_literal(alerts.slack)}"}] if alerts.slack else []
+    slack += [{"api_url_file": f"{_RECEIVERS}/slack_webhook"}] if alerts.slack_webhook else []
+    if slack:
+        named["slack_configs"] = [{**_SLACK_MESSAGE, **each} for each in slack]
+    if alerts.webhook:
+        named["webhook_configs"] = [{"url_file": f"{_RECEIVERS}/webhook"}]
+    routes = [{"receiver": "receivers", "matchers": ['severity =~ "warning|critical"']}]
+    volume = {"name": "receivers", "secret": {"secretName": ALERT_RECEIVERS, "optional": True}}
+    mount = {"name": "receivers", "mountPath": _RECEIVERS, "readOnly": True}
+    return {
+        "config": {
+            # The chart's own receiver: for what no route takes, as Watchdog, which always fires.
+            "receivers": [{"name": "null"}, named],
+            "route": {"group_by": ["alertname"], "routes": routes},
+        },
+        "alertmanagerSpec": {**spec, "volumes": [volume], "volumeMounts": [mount]},
+    }
+
+
+_SLACK_APP: Final[Object] = {
+    "api_url": "https://slack.com/api/chat.postMessage",
+    "http_config": {"authorization": {"credentials_file": f"{_RECEIVERS}/slack"}},
+}
+"""An app with a token, as https://prometheus.io/docs/alerting/latest/configuration/#slack_config has it."""
+_SLACK_MESSAGE: Final[Object] = {
+    "send_resolved": True,
+    "title": "{{ .Status | toUpper }}: {{ .CommonLabels.alertname }} ({{ .CommonLabels.environment }})",
+    "text": "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ .Annotations.description }}\n{{ end }}",
+}
+
+
+def _literal(text: str) -> str:
+    """The text in a template of Go's."""
+    return text.replace("{{", '{{ "{{" }}')
 
 
 def _forwarded(port: int) -> str:
