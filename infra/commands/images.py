@@ -42,7 +42,7 @@ def bake(
     from infra.commands import rendering
     from infra.drive.images import bake as baking
     from infra.drive.images import packer
-    from infra.drive.images.progress import Progress
+    from infra.drive.progress import PackerProgress
 
     images = _asked(project.cluster, names, everything=everything)
     if private and not ssh_from:
@@ -62,7 +62,7 @@ def bake(
     for each in ready:
         baked = each.present is None
         amis = each.present or baking.bake(
-            job, each, aws, program, Progress(each.image.name), spot=not on_demand
+            job, each, aws, program, PackerProgress(each.image.name), spot=not on_demand
         )
         kept = _keep(project, each.image.name, amis)
         results.append({**_row(job, each), "baked": baked, "images": dict(amis), "lock_changed": kept})

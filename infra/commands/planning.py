@@ -289,9 +289,9 @@ def _agreed(question: str, answer: str, option: str) -> None:
 
 def progress() -> Listener:
     """Who tells a person how far Terraform is."""
-    from infra.drive.progress import Progress
+    from infra.drive.progress import TerraformProgress
 
-    return Progress()
+    return TerraformProgress()
 
 
 def _next(project: Project, changed: frozenset[str]) -> Iterable[str]:

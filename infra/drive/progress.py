@@ -1,80 +1,157 @@
-"""What a person sees while Terraform works: one line a resource, and how long it has been.
+"""What a person sees while Terraform, Chef or Packer works.
 
-On a terminal the last few lines are drawn over and over; elsewhere (a CI log) each finished resource is one
-plain line. Nothing is shown of a run that takes under a second.
+On a terminal a row for each thing that is worked on is drawn over and over, below lines that stay. Elsewhere
+(a CI log) there are only these lines.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.live import Live
-    from rich.text import Text
 
-ROWS = 8
-"""Resources shown at once."""
+    from infra.drive.machines.converge import Phase
 
-PATIENCE = 1.0
-"""Seconds of silence before anything is shown."""
+Clock = Callable[[], float]
 
-SIGN_OF_LIFE = 60.0
+PATIENCE: Final = 1.0
+"""Seconds of Terraform before anything is shown: nothing is of a run that takes less."""
+
+SIGN_OF_LIFE: Final = 60.0
 """Seconds after which a log gets a line though nothing has finished: CI systems end silent jobs."""
 
-STOPPING = (
+RESOURCES: Final = 8
+"""Resources shown at once."""
+
+MACHINES: Final = 24
+"""Machines shown at once: those at work first."""
+
+STOPPING: Final = (
     "Stopping: calls that have begun get a few seconds to finish, nothing new is started, and the state is "
     "saved. Press Ctrl-C again to kill Terraform: what it is creating may then be missing from the state."
 )
-WAITING = "Killing Terraform."
+WAITING: Final = "Killing Terraform."
 
-_VERBS = {"create": "creating", "update": "changing", "delete": "destroying", "read": "reading"}
-_DONE = {"create": "created", "update": "changed", "delete": "destroyed", "read": "read"}
+_VERBS: Final = {"create": "creating", "update": "changing", "delete": "destroying", "read": "reading"}
+_DONE: Final = {"create": "created", "update": "changed", "delete": "destroyed", "read": "read"}
+_PHASES: Final[Mapping[Phase, tuple[int, str]]] = {
+    "connecting": (0, ""),
+    "installing": (0, ""),
+    "copying": (0, ""),
+    "converging": (0, ""),
+    "failed": (1, "red"),
+    "waiting": (2, "dim"),
+    "done": (3, "green"),
+    "left out": (4, "yellow"),
+}
+"""Phase of a machine → its rank among the rows, and its style."""
 
 
-@dataclass(slots=True)
-class Running:
-    """A resource that is being worked on."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    what: str
+    about: str = ""
+    style: str = ""
+    rank: int = 0
+    since: float | None = None
+    """None: no time is shown."""
+    until: float | None = None
+    """None: it goes on."""
 
-    address: str
-    verb: str
-    since: float
 
-
-class Progress:
-    """A `infra.drive.terraform.Listener` that draws.
+class Display:
+    """Lines that stay, and the rows below them. Rows may be changed by several threads.
 
     ``console`` is rich's; it knows whether it is a terminal, how wide it is, and about NO_COLOR. By default
-    it is standard error's, made when there is something to show: while rich is imported, Terraform works.
+    it is standard error's, made when there is something to show: while rich is imported, others work.
     """
 
     def __init__(
-        self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console | None,
+        clock: Clock,
+        *,
+        most: int = MACHINES,
+        heading: Callable[[], str] | None = None,
     ) -> None:
+        self.rows: dict[str, _Row] = {}
+        self.lock = threading.Lock()
         self._given = console
         self._clock = clock
+        self._most = most
+        self._heading = heading
         self._live: Live | None = None
-        self._held: list[str] = []
-        self._running: dict[str, Running] = {}
-        self._title = ""
-        self._began = 0.0
-        self._total = 0
-        self._done = 0
-        self._spoke = 0.0
-        self._shown = ""
 
     @cached_property
-    def _console(self) -> Console:
+    def console(self) -> Console:
         return make_console() if self._given is None else self._given
+
+    @property
+    def terminal(self) -> bool:
+        return self.console.is_terminal
+
+    def say(self, line: str, style: str = "") -> None:
+        from rich.text import Text
+
+        # As a Text: a style that is given to print would colour the rows below as well.
+        self.console.print(Text(line, style=style), soft_wrap=True)
+
+    def show(self) -> None:
+        """Draw the rows from now on, where there is a terminal."""
+        if self._live is None and self.terminal:
+            from rich.live import Live
+
+            self._live = Live(get_renderable=self._drawn, console=self.console, transient=True)
+            self._live.start(refresh=True)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _drawn(self) -> Group:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        for kept in (False, True, True, False):  # The first and the last give way where it is narrow.
+            table.add_column(no_wrap=kept, overflow="ellipsis")
+        now = self._clock()
+        with self.lock:
+            rows = sorted(self.rows.items(), key=lambda item: item[1].rank)
+        for name, row in rows[: self._most]:
+            spent = "" if row.since is None else elapsed((row.until or now) - row.since)
+            table.add_row(
+                Text(name, no_wrap=True), Text(row.what, row.style), spent, Text(row.about, no_wrap=True)
+            )
+        if len(rows) > self._most:
+            table.add_row(f"and {len(rows) - self._most} more")
+        return Group(*([self._heading()] if self._heading is not None else []), table)
+
+
+class TerraformProgress:
+    """A `infra.drive.terraform.Listener`: a row a resource."""
+
+    def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
+        self._display = Display(console, clock, most=RESOURCES, heading=self._heading)
+        self._clock = clock
+        self._held: list[str] = []
+        self._title = ""
+        self._began = self._spoke = 0.0
+        self._total = self._done = 0
 
     def begin(self, title: str) -> None:
         self._title = title
         self._began = self._spoke = self._clock()
-        self._held, self._running = [], {}
+        self._held, self._display.rows = [], {}
         self._total = self._done = 0
 
     def event(self, event: Mapping[str, Any]) -> None:
@@ -86,90 +163,135 @@ class Progress:
             self._total += 2 if event["change"]["action"] == "replace" else 1
         elif kind in ("apply_start", "refresh_start"):
             action = "read" if kind == "refresh_start" else str(hook.get("action", ""))
-            self._running[address] = Running(address, _VERBS.get(action, "reading"), self._clock())
-        elif kind in ("apply_complete", "refresh_complete"):
-            self._finish(address, hook, "" if kind == "refresh_complete" else "✓")
-        elif kind in ("apply_errored", "refresh_errored"):
-            self._finish(address, hook, "✗")
+            with self._display.lock:
+                self._display.rows[address] = _Row(_VERBS.get(action, "reading"), since=self._clock())
+        elif kind in ("apply_complete", "refresh_complete", "apply_errored", "refresh_errored"):
+            with self._display.lock:
+                row = self._display.rows.pop(address, None)
+            if kind != "refresh_complete":
+                self._finish(address, hook, row, failed=kind.endswith("errored"))
 
     def beat(self) -> None:
         now = self._clock()
         if now - self._began < PATIENCE:
             return
-        if not self._console.is_terminal:
-            if self._held:
-                self._spoke = now
-            elif now - self._spoke >= SIGN_OF_LIFE:
-                self._spoke = now
-                self._held.append(f"… {self._heading(now)}")
-            self._flush()
-        elif self._live is None:
-            from rich.live import Live
-
-            self._live = Live(
-                get_renderable=self._table, console=self._console, transient=True, auto_refresh=False
-            )
-            self._live.start()
-            self._flush()
-            self._live.refresh()
-        elif self._held or self._shown != self._rows(now):
-            self._flush()
-            self._live.refresh()
+        if self._held:
+            self._spoke = now
+        elif not self._display.terminal and now - self._spoke >= SIGN_OF_LIFE:
+            self._spoke = now
+            self._held.append(f"… {self._heading()}")
+        self._display.show()
+        self._flush()
 
     def interrupted(self, times: int) -> None:
         self._began = min(self._began, self._clock() - PATIENCE)
-        self._say(STOPPING if times == 1 else WAITING, "yellow")
+        self._display.say(STOPPING if times == 1 else WAITING, "yellow")
 
     def end(self) -> None:
         if self._clock() - self._began >= PATIENCE:
             self._flush()
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._display.close()
 
-    def _finish(self, address: str, hook: Mapping[str, Any], mark: str) -> None:
-        started = self._running.pop(address, None)
-        if not mark:
-            return
+    def _finish(self, address: str, hook: Mapping[str, Any], row: _Row | None, *, failed: bool) -> None:
         self._done += 1
-        elapsed = hook.get("elapsed_seconds")
-        if elapsed is None:
-            elapsed = self._clock() - started.since if started else 0
+        seconds = hook.get("elapsed_seconds")
+        if seconds is None:
+            seconds = self._clock() - row.since if row is not None and row.since is not None else 0
         action = str(hook.get("action", ""))
-        if action == "read" and mark == "✓":
-            return  # a plan reads dozens of things; what is read changes nothing
-        what = "failed after" if mark == "✗" else _DONE.get(action, action)
-        self._held.append(f"{mark} {address} {what} {int(elapsed)} s")
+        if failed:
+            self._held.append(f"✗ {address} failed after {int(seconds)} s")
+        elif action != "read":  # a plan reads dozens of things; what is read changes nothing
+            self._held.append(f"✓ {address} {_DONE.get(action, action)} {int(seconds)} s")
 
     def _flush(self) -> None:
         for line in self._held:
-            style = {"✗": "red", "✓": "green"}.get(line[0], "dim")
-            self._say(line, style)
+            self._display.say(line, {"✗": "red", "✓": "green"}.get(line[0], "dim"))
         self._held.clear()
 
-    def _say(self, line: str, style: str) -> None:
-        from rich.text import Text
-
-        # As a Text: a style that is given to print would colour the rows below as well.
-        self._console.print(Text(line, style=style), soft_wrap=True)
-
-    def _heading(self, now: float) -> str:
+    def _heading(self) -> str:
         count = f" {self._done} of {self._total}" if self._total else ""
-        return f"{self._title}{count}, {_elapsed(now - self._began)}"
+        return f"{self._title}{count}, {elapsed(self._clock() - self._began)}"
 
-    def _rows(self, now: float) -> str:
-        rows = sorted(self._running.values(), key=lambda one: one.since)
-        lines = [self._heading(now)]
-        lines += [f"  {one.address} {one.verb} {_elapsed(now - one.since)}" for one in rows[:ROWS]]
-        if len(rows) > ROWS:
-            lines.append(f"  and {len(rows) - ROWS} more")
-        return "\n".join(lines)
 
-    def _table(self) -> Text:
-        from rich.text import Text
+class MachineProgress:
+    """A `infra.drive.machines.converge.Watcher`: a row a machine, while the block of ``with`` runs."""
 
-        self._shown = self._rows(self._clock())
-        return Text(self._shown, no_wrap=True, overflow="ellipsis")
+    def __init__(
+        self, names: Iterable[str], console: Console | None = None, *, clock: Clock = time.monotonic
+    ) -> None:
+        self._display = Display(console, clock)
+        self._clock = clock
+        rank, style = _PHASES["waiting"]
+        self._display.rows = {name: _Row("waiting", style=style, rank=rank) for name in names}
+
+    def __enter__(self) -> Self:
+        self._display.show()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._display.close()
+
+    def phase(self, name: str, phase: Phase, about: str = "") -> None:
+        """See ``converge.Watcher``."""
+        rank, style = _PHASES[phase]
+        now = self._clock()
+        with self._display.lock:
+            row = self._display.rows[name]
+            until = now if phase in ("done", "failed", "left out") else None
+            since = now if row.since is None else row.since
+            self._display.rows[name] = _Row(phase, about, style, rank, since, until)
+        if row.what != phase and not self._display.terminal:
+            self._display.say(f"{name}: {phase}", style)
+
+    def stopping(self, times: int) -> None:
+        """See ``converge.Watcher``."""
+        self._display.say(
+            "Stopping: no other machine is started; those in progress finish. Ctrl-C again interrupts them."
+            if times == 1
+            else "Interrupting: Chef stops at its next resource.",
+            "yellow",
+        )
+
+
+class PackerProgress:
+    """One bake: a line a phase."""
+
+    def __init__(self, image: str, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
+        self._image = image
+        self._display = Display(console, clock)
+        self._clock = clock
+        self._began = self._since = clock()
+        self._phase = ""
+
+    def enter(self, phase: str) -> None:
+        """Something else begins."""
+        if phase == self._phase:
+            return
+        now = self._clock()
+        if not self._display.terminal:
+            self._display.say(f"{self._image}: {phase} ({elapsed(now - self._began)})")
+        elif self._phase:
+            self._display.say(f"✓ {self._image}: {self._phase}, {elapsed(now - self._since)}", "green")
+        self._phase, self._since = phase, now
+        with self._display.lock:
+            self._display.rows[self._image] = _Row(phase, since=now)
+
+    def beat(self) -> None:
+        """Time passes."""
+        self._display.show()
+
+    def interrupted(self, times: int) -> None:
+        """Somebody asked to stop."""
+        self._display.say(
+            "Stopping: Packer was interrupted once, and removes what it made …"
+            if times == 1
+            else "Still waiting for Packer to remove what it made; it is not killed.",
+            "yellow",
+        )
+
+    def end(self) -> None:
+        """It is over, well or not."""
+        self._display.close()
 
 
 def make_console(stream: TextIO | None = None, *, width: int | None = None) -> Console:
@@ -181,7 +303,7 @@ def make_console(stream: TextIO | None = None, *, width: int | None = None) -> C
     )
 
 
-def _elapsed(seconds: float) -> str:
+def elapsed(seconds: float) -> str:
     """``7 s``, ``2 min 05 s``."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

@@ -22,7 +22,7 @@ from infra.drive.images import bake as baking
 from infra.drive.images import packer
 from infra.drive.images.amis import BAKE
 from infra.drive.images.bake import Job
-from infra.drive.images.progress import Progress
+from infra.drive.progress import PackerProgress
 from infra.model import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ class World:
         # A machine that never answers is waited for in vain; any other may be slow.
         job = replace(self.job, spot_patience=self.patience, ssh_timeout="5s" if silent else "120s")
         ready = baking.prepare(job, self.cluster.image("cpu"), self.aws)
-        return baking.bake(job, ready, self.aws, packer.find(), Progress("cpu"), spot=spot)
+        return baking.bake(job, ready, self.aws, packer.find(), PackerProgress("cpu"), spot=spot)
 
     def image(self, region: str, ami: str) -> dict[str, Any]:
         row: dict[str, Any] = self.aws.client("ec2", region).describe_images(ImageIds=[ami])["Images"][0]

@@ -11,7 +11,7 @@ from localaws.faults import Fault, no_capacity, refused
 from infra.drive.images import bake as baking
 from infra.drive.images.amis import BAKE, INPUTS, SOURCE
 from infra.drive.images.bake import BakeError
-from infra.drive.images.progress import phase_of
+from infra.drive.images.packer import phase_of
 from infra.errors import DriveError
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from infra.commands.terminal import note
+from infra.drive.progress import elapsed
 from infra.errors import CausewayError
 
 Work: TypeAlias = Callable[[], str]
@@ -57,7 +58,7 @@ class Steps:
             )
             raise
         seconds = time.monotonic() - began
-        took = f" ({_spent(seconds)})" if seconds >= 1 else ""
+        took = f" ({elapsed(seconds)})" if seconds >= 1 else ""
         note(f"    {said}{took}")
         self.done.append({"step": title, "did": said, "seconds": round(seconds, 1)})
 
@@ -65,11 +66,6 @@ class Steps:
         """Something failed that need not stop the rest."""
         self.failures.append(what)
         note(f"    {what}")
-
-
-def _spent(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def wait_for(

@@ -56,16 +56,16 @@ def bring_in_line(
     what it would be brought."""
     from infra.drive.machines.converge import Installing
     from infra.drive.machines.converge import converge as run
-    from infra.drive.machines.progress import Board
+    from infra.drive.progress import MachineProgress
 
     targets = _targets(project, chosen, why_run, run_list, secrets) if chosen else []
-    with Board([each.name for each in targets]) as board:
+    with MachineProgress([each.name for each in targets]) as progress:
         done = run(
             project.environment.build,
             targets,
             why_run=why_run,
             at_once=at_once,
-            watcher=board,
+            watcher=progress,
             installing=Installing(project.cluster.client, fetching(project)),
         )
     if not why_run:

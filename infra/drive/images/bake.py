@@ -19,7 +19,7 @@ from infra.drive.images import amis, build_resources, cleanup, inputs, packer, p
 from infra.drive.images.amis import BAKE, INPUTS, SOURCE, Ami
 from infra.drive.images.inputs import Inputs
 from infra.drive.images.journal import Entry, Journal, new_id
-from infra.drive.images.progress import Progress, phase_of
+from infra.drive.progress import PackerProgress
 from infra.drive.secret_files import write_file
 from infra.errors import DriveError, ToolError
 from infra.files import Files
@@ -47,7 +47,7 @@ class BakeError(ToolError):
     """An image was not baked; nothing is left of the attempt."""
 
     phase = ""
-    """What Packer was doing, one of `infra.drive.images.progress.PHASES`; empty where it was not running."""
+    """What Packer was doing, one of `infra.drive.images.packer.PHASES`; empty where it was not running."""
 
 
 class StoppedBakeError(DriveError):
@@ -117,7 +117,7 @@ class Ready:
 class _Run:
     """One run of Packer, as far as it has come."""
 
-    progress: Progress
+    progress: PackerProgress
     guard: Callable[[str], None]
     """What is done to the instance as soon as there is one."""
     clock: Callable[[], float]
@@ -132,7 +132,7 @@ class _Run:
         if found := _INSTANCE.search(line.text):
             self.instance = found[1]
             self.guard(self.instance)
-        if phase := phase_of(line.text):
+        if phase := packer.phase_of(line.text):
             self.phase, self.since = phase, self.clock()
             self.progress.enter(phase)
 
@@ -150,7 +150,7 @@ class _Oven:
     ready: Ready
     aws: Aws
     program: packer.Packer
-    progress: Progress
+    progress: PackerProgress
     journal: Journal
     entry: Entry
 
@@ -173,7 +173,7 @@ def prepare(job: Job, image: Image, aws: Aws) -> Ready:
 
 
 def bake(
-    job: Job, ready: Ready, aws: Aws, program: packer.Packer, progress: Progress, *, spot: bool = True
+    job: Job, ready: Ready, aws: Aws, program: packer.Packer, progress: PackerProgress, *, spot: bool = True
 ) -> dict[str, str]:
     """Bake it: AWS region → AMI, available in all of them.
 

@@ -36,7 +36,33 @@ _WRONG: Final = re.compile(r"Provisioning step had errors|errored after")
 """What Packer says once something has failed."""
 _WELL: Final = re.compile(r": ok: |: Adding tag: |: Tagging snapshot: ")
 """What is of no interest to who asks what went wrong: checks that hold, tags."""
+PHASES: Final = (
+    (r"Prevalidating|Querying for|Found Image ID", "looking up the source image"),
+    (r"Launching a (source|spot) AWS", "launching the build instance"),
+    (r"Waiting for instance", "waiting for the build instance"),
+    (r"Using ssh communicator|Using SSH communicator|Waiting for SSH", "waiting for SSH"),
+    (r"Provisioning with shell script: .*wait-for-cloud-init", "waiting for cloud-init"),
+    (r"Uploading .* =>", "uploading cookbooks and roles"),
+    (r"Provisioning with shell script: .*unpack", "unpacking"),
+    (r"Provisioning with shell script: .*install-client", "installing the client"),
+    (r"Provisioning with shell script: .*converge", "running the cookbooks"),
+    (r"Provisioning with shell script: .*check", "checking what was built"),
+    (r"Provisioning with shell script: .*minimise", "removing what is not needed"),
+    (r"Provisioning with shell script: .*seal", "sealing"),
+    (r"Stopping the source instance", "stopping the build instance"),
+    (r"Creating (unencrypted )?AMI \S+ from instance", "making the AMI"),
+    (r"Copying/Encrypting AMI", "copying it to the other regions"),
+    (r"Adding tags to AMI", "tagging"),
+    (r"Terminating the source AWS instance", "cleaning up"),
+)
+"""Pattern of a line of Packer's, 1.6 or current → what it is doing from then on."""
+_PATTERNS: Final = tuple((re.compile(pattern), phase) for pattern, phase in PHASES)
 _SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
+
+
+def phase_of(text: str) -> str | None:
+    """The phase that a line begins; None for any other line."""
+    return next((phase for pattern, phase in _PATTERNS if pattern.search(text)), None)
 
 
 @dataclass(frozen=True, slots=True)
