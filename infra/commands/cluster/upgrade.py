@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from infra.drive.secrets import Store
     from infra.model import Cluster
 
-GATE: Final = 300
-"""Seconds that the cluster has after a step until it is as well as before."""
-
 BEAT: Final = 5
 
 GONE: Final = 180
