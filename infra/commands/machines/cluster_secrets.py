@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from infra.commands import pki_store
 from infra.commands.environment import Project
 from infra.commands.machines.selection import Chosen
 from infra.commands.terminal import note
@@ -32,9 +31,9 @@ def secrets_for(project: Project, chosen: Iterable[Chosen]) -> dict[str, Mapping
     if not nodes:
         return {}
     if any(node.is_master for node in nodes):
-        return _brought(project, nodes, pki_store.store(project))
+        return _brought(project, nodes, project.store)
     try:
-        return _brought(project, nodes, pki_store.store(project))
+        return _brought(project, nodes, project.store)
     except CausewayError as problem:
         note(f"No machine joins the cluster in this run: {problem}")
         return {}
