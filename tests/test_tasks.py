@@ -226,8 +226,8 @@ def test_each_task_has_the_options_of_the_function_that_does_its_work() -> None:
     import tasks as _  # noqa: F401
     from infra.commands import declaring
 
-    assert len(declaring.declared) > 50
-    for name, (target, parameters) in declaring.declared.items():
+    assert len(declaring.targets) > 50
+    for name, (target, parameters) in declaring.targets.items():
         own = dict(inspect.signature(declaring.find(target)).parameters)
         if "env" in parameters:
             subject = next(iter(own))

@@ -26,10 +26,10 @@ Rehearse: TypeAlias = Annotated[bool, "against the embedded AWS on this machine,
 namespace: Final = Collection()
 """All tasks, by the names that are typed."""
 
-declared: Final[dict[str, tuple[str, Mapping[str, str]]]] = {}
+targets: Final[dict[str, tuple[str, Mapping[str, str]]]] = {}
 """Task → the function that does its work, and that one's parameters by the options."""
 
-Declared: TypeAlias = Callable[..., None]
+Signature: TypeAlias = Callable[..., None]
 
 
 def reported(body: Callable[..., int]) -> Callable[..., None]:
@@ -52,7 +52,7 @@ def command(
     *,
     default: bool = False,
     parameters: Mapping[str, str] | None = None,
-) -> Callable[[Declared], Declared]:
+) -> Callable[[Signature], Signature]:
     """Declare a task: the options and help of a function that has no body, the work of another.
 
     ``name`` is what is typed: ``vpn.push``; a ``default`` task also stands for its collection. ``target`` is
@@ -61,7 +61,7 @@ def command(
     ``parameters`` has for it.
     """
 
-    def declare(signature: Declared) -> Declared:
+    def declare(signature: Signature) -> Signature:
         options = inspect.signature(signature, eval_str=True).parameters.values()
         several = [each.name for each in options if _type(each) == Several]
         renamed = {each.name: (parameters or {}).get(each.name, each.name) for each in options}
@@ -83,7 +83,7 @@ def command(
                 *(each.replace(default=None) if each.name in several else each for each in options),
             ]
         )
-        declared[name] = (target, renamed)
+        targets[name] = (target, renamed)
         *parents, own = name.split(".")
         collection = namespace
         for parent in parents:
