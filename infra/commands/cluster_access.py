@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from infra.commands import session
+from infra.commands import pki_store, session
 from infra.commands.environment import Project
 from infra.errors import UsageError
 
@@ -76,7 +76,7 @@ def reach(project: Project, store: Store | None = None) -> Iterator[Reach]:
     from infra.drive.kubernetes import access, secrets
 
     real(project)
-    kept = store or project.store
+    kept = store or pki_store.store(project)
     authority = secrets.authority(kept)
     if authority is None:
         raise UsageError(not_begun(project, kept))

@@ -18,7 +18,6 @@ from infra.resolve.lockfile import Lock, dump, parse, without_regions
 
 if TYPE_CHECKING:
     from infra.applied import Change
-    from infra.drive.secrets import Store
     from infra.model import Cluster, Outputs
 
 SPECS: Final = Path("environments")
@@ -127,15 +126,6 @@ class Project:
         from infra.render import render
 
         return render(self.cluster, self.outputs)
-
-    @cached_property
-    def store(self) -> Store:
-        """The store of secrets, opened once; the cloud is only asked for where that is where they are."""
-        from infra.commands import session
-
-        local = self.cluster.secrets.store == "local"
-        seen = {} if local else session.credentials(self.environment, self.cluster)
-        return session.secrets(self, {**os.environ, **seen})
 
     @cached_property
     def meaning(self) -> str:

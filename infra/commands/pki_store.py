@@ -29,6 +29,14 @@ def environ(project: Project) -> dict[str, str]:
     return {**os.environ, **session.credentials(project.environment, project.cluster)}
 
 
+def store(project: Project, env: Mapping[str, str] | None = None) -> Store:
+    """The store of secrets; the cloud is only asked for where that is where they are."""
+    if env is None:
+        local = project.cluster.secrets.store == "local"
+        env = os.environ if local else environ(project)
+    return session.secrets(project, env)
+
+
 def pki(project: Project, kept: Store) -> Pki:
     """The PKI in a store, made or not."""
     from infra.drive.pki import Pki
@@ -129,7 +137,7 @@ def notes(project: Project, env: Mapping[str, str]) -> tuple[str, ...]:
     from infra.drive.secrets.names import PKI_ROOT
 
     try:
-        kept = session.secrets(project, env)
+        kept = store(project, env)
         ends = devices_ending(project, kept)
         # So that a plan need not wait for the libraries of a PKI.
         if not project.cluster.access.vpn.openvpn or kept.get(PKI_ROOT) is None:

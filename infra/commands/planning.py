@@ -150,7 +150,7 @@ def _handed_over(project: Project, job: Job) -> frozenset[str]:
     from infra.drive import outputs as kept
 
     complete = replace(project, outputs=kept.keep(job.folders, lifecycle.outputs(job)))
-    changed = gateway_files.prepare(complete, session.secrets(project, {**os.environ, **job.env}))
+    changed = gateway_files.prepare(complete, pki_store.store(project, {**os.environ, **job.env}))
     last_applied.refile(job.folders, complete.files)
     lifecycle.share(job)
     return changed

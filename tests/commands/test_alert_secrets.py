@@ -100,10 +100,11 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def test_what_is_piped_in_is_kept_and_never_shown(
     lab: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from infra.commands import pki_store
 
     monkeypatch.setattr(sys, "stdin", io.StringIO("xoxb-0-made-up\n"))
     assert alert_secrets.keep(lab, "slack") == 0
-    assert lab.store.get("ops") == "xoxb-0-made-up"
+    assert pki_store.store(lab).get("ops") == "xoxb-0-made-up"
     out = capsys.readouterr()
     assert "made-up" not in out.out + out.err
 

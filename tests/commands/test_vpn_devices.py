@@ -59,7 +59,7 @@ def conf(path: Path) -> ConfigParser:
 
 def peers(project: Project, site: str = "rack") -> dict[str, dict[str, Any]]:
     """By name, as a push would bring them."""
-    gateway_files.prepare(project, project.store)
+    gateway_files.prepare(project, pki_store.store(project))
     file = project.environment.build / "openvpn" / site / "etc/remote-access/peers.json"
     return {peer["name"]: peer for peer in json.loads(file.read_text())["peers"]}
 

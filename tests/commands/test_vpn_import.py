@@ -73,12 +73,12 @@ def test_an_easy_rsa_pki_becomes_ours(
     lab = load_project(find("lab"))
     with pytest.raises(PkiError):
         people.take_over(lab, str(theirs))
-    assert not pki_store.pki(lab, lab.store).exists(), "a wrong passphrase leaves nothing behind"
+    assert not pki_store.pki(lab, pki_store.store(lab)).exists(), "a wrong passphrase leaves nothing behind"
     monkeypatch.setenv(people.THEIRS, THEIRS)
     assert people.take_over(lab, str(theirs)) == 0
     said = capsys.readouterr()
     assert {"6", "5"} <= {*said.out.split()}
-    certificates = pki_store.existing(lab, lab.store).certificates()
+    certificates = pki_store.existing(lab, pki_store.store(lab)).certificates()
     named = {issued.name: issued for issued in certificates}
     strangers = {issued.name for issued in certificates if f"serial {issued.id}" in said.err}
     assert strangers == {"eve", "grace@both"}, "of no user of the spec, and valid"

@@ -200,7 +200,7 @@ def test_a_server_whose_list_ends_soon_is_in_plans_and_lists(
     """There are no servers: the push that brings a list is played."""
     project = lab()
     monkeypatch.setattr("infra.drive.push_tree.push", lambda *_: ())
-    store = project.store
+    store = pki_store.store(project)
     gateway_files.prepare(project, store)
     servers = [place for place in gateway_files.places(project) if place.target == gateway_files.OPENVPN]
     assert {server.site for server in servers} == {"us-west-2", "rack"}
@@ -243,7 +243,7 @@ def test_a_backup_brings_a_lost_pki_back(lab: Meaning, monkeypatch: pytest.Monke
 
 
 def test_trees_hold_keys_and_nobody_else_reads_them(lab: Meaning) -> None:
-    store = lab().store
+    store = pki_store.store(lab())
     assert gateway_files.prepare(lab(), store) == {"rack", "us-west-2"}
     assert gateway_files.prepare(lab(), store) == frozenset()
     keys = Path("build/lab/strongswan/rack/etc/swanctl/conf.d/90-keys.conf")
@@ -298,7 +298,7 @@ def test_refusals(bare: Meaning, monkeypatch: pytest.MonkeyPatch, request: pytes
     Path("build/lab/state/outputs.json").unlink()
     all_refused(
         lambda: gateway_files.push(bare(), (), json=False),
-        lambda: gateway_files.deliver(bare(), bare().store, ["rack"]),
+        lambda: gateway_files.deliver(bare(), pki_store.store(bare()), ["rack"]),
     )
     spec = Path("environments/lab.yaml")
     spec.write_text(vpn_lab.spec(servers="us-west-2"))

@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from infra.commands import pki_store
 from infra.commands.environment import Project, find, load_project
 from infra.commands.vpn import tunnels
 from infra.drive.build_folders import Folders
@@ -190,7 +191,7 @@ def test_servers_say_for_how_long_they_let_laptops_in(
     play(monkeypatch, both)
     monkeypatch.setattr(tunnels, "_list_ends", lambda _: ends)
     monkeypatch.setattr("infra.drive.clock.now", lambda: NOW)
-    lab.store.put(PKI_ROOT, "there is one")
+    pki_store.store(lab).put(PKI_ROOT, "there is one")
     assert tunnels.status(load_project(find("lab")), json=True) == code
     (server,) = json.loads(capsys.readouterr().out)["servers"]
     until = ends.isoformat() if isinstance(ends, datetime) else None

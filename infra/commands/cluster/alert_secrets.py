@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from infra.commands import pki_store
 from infra.commands.environment import Project
 from infra.commands.terminal import ask_secret, say
 from infra.errors import UsageError
@@ -37,7 +38,7 @@ def keep(project: Project, receiver: str) -> int:
     asked = "The token (xoxb-…):" if receiver == "slack" else "The address (https://…):"
     value = (ask_secret(asked) if sys.stdin.isatty() else sys.stdin.read()).strip()
     _check(receiver, value)
-    store = project.store
+    store = pki_store.store(project)
     store.put(names[receiver], value)
     options = project.environment.options
     say(f"{names[receiver]} is stored in {store}; `invoke cluster.up {options}` brings it to the cluster")

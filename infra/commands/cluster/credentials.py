@@ -81,7 +81,7 @@ def _single_sign_on(project: Project, user: User, oidc: Oidc, *, out: str, json:
             f"{environment.spec_file}: access.users.{user.login} has no email, and access.oidc knows people "
             "by it; add it, or make a certificate with --certificate"
         )
-    authority = signing.authority(_masters(project, project.store))
+    authority = signing.authority(_masters(project, pki_store.store(project)))
     where = access.endpoint(project.cluster)
     document = made.with_single_sign_on(where, authority, project.cluster.name, user.login, oidc)
     path = _written(project, user, document, out)
@@ -109,7 +109,7 @@ def credential(project: Project, login: str) -> int:
 
     user = _user(project, login)
     build = project.environment.build
-    made.require_admitted(project.store, login, clock.now())
+    made.require_admitted(pki_store.store(project), login, clock.now())
     pair = made.kept(build, login, clock.now())
     if pair is None:
         life = min(made.EXEC_LIFE, _life(project, login, HOURS))
@@ -131,7 +131,7 @@ def _issued(project: Project, user: User, life: timedelta) -> Signed:
     """A certificate that a master has had signed. The authority's key stays in the store."""
     from infra.drive.kubernetes import kubeconfig as made
 
-    store = project.store
+    store = pki_store.store(project)
     return made.issue(store, _masters(project, store), user.login, user.groups, clock.now(), life)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from infra.commands import cluster_access
+from infra.commands import cluster_access, pki_store
 from infra.commands.cluster.steps import Steps, wait_for
 from infra.commands.cluster_access import Reach
 from infra.commands.environment import Project
@@ -32,7 +32,7 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
     from infra.drive.kubernetes import access, lease, secrets
 
     environment = project.environment
-    store = project.store
+    store = pki_store.store(project)
     steps = Steps(f"invoke cluster.rotate-encryption {environment.options}")
     with steps, cluster_access.reach(project, store) as there:
         masters = all_masters(there)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from infra.commands import cluster_access
+from infra.commands import cluster_access, pki_store
 from infra.commands.cluster import rotating
 from infra.commands.cluster.steps import Steps
 from infra.commands.cluster_access import Reach
@@ -36,7 +36,7 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
     from infra.drive.kubernetes import access, lease, secrets
 
     environment = project.environment
-    store = project.store
+    store = pki_store.store(project)
     steps = Steps(f"invoke cluster.rotate-signing-key {environment.options}")
     with steps, cluster_access.reach(project, store) as there:
         masters = rotating.all_masters(there)

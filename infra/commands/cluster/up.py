@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from infra.commands import cluster_access
+from infra.commands import cluster_access, pki_store
 from infra.commands.cluster import tracking
 from infra.commands.cluster.desired_state import nodes_of, permitted, rendered
 from infra.commands.cluster.steps import Steps, wait_for
@@ -52,7 +52,7 @@ def up(project: Project, *, plan: bool, destroy: Sequence[str], at_once: int, js
     options = project.environment.options
     steps = Steps(f"invoke cluster.up {options}")
     write(project)
-    store = project.store
+    store = pki_store.store(project)
     if plan:
         from infra.commands.cluster.planning import tell
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from infra.commands import cluster_access
+from infra.commands import cluster_access, pki_store
 from infra.commands.cluster.steps import Steps, wait_for
 from infra.commands.cluster_access import Reach
 from infra.commands.environment import Project
@@ -47,7 +47,7 @@ def upgrade(
         raise UsageError(f"--gate {gate}: seconds, 0 or more")
     to = _spec_release(project, to)
     write(project)
-    store = project.store
+    store = pki_store.store(project)
     with cluster_access.reach(project, store) as there:
         found = upgrades.plan(there.api, there.kubectl, to, unlisted(project.cluster))
         work = _Work.of(project, found)

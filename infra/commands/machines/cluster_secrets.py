@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from infra.commands import pki_store
 from infra.commands.environment import Project
 from infra.commands.machines.selection import Chosen
 from infra.commands.terminal import note
@@ -31,9 +32,9 @@ def secrets_for(project: Project, chosen: Iterable[Chosen]) -> dict[str, Mapping
     if not nodes:
         return {}
     if any(node.is_master for node in nodes):
-        return _brought(project, nodes, project.store)
+        return _brought(project, nodes, pki_store.store(project))
     try:
-        return _brought(project, nodes, project.store)
+        return _brought(project, nodes, pki_store.store(project))
     except CausewayError as problem:
         note(f"No machine joins the cluster in this run: {problem}")
         return {}

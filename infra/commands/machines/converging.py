@@ -75,13 +75,16 @@ def bring_in_line(
 
 def _record_revocations(project: Project, chosen: Sequence[Chosen], done: Run) -> None:
     """That VPN servers among the machines have the list of revoked certificates that was in their trees."""
+    from infra.commands import pki_store
     from infra.commands.vpn import gateway_files
     from infra.drive.vpn import revocations
 
     well = {each.name for each in done.outcomes if each.phase == "done"}
     sites = [each.site for each in chosen if "access-gateway" in each.roles and each.name in well]
+    kept = pki_store.store(project) if sites else None
     for site in sites:
-        revocations.record(project.store, site, project.environment.build / gateway_files.OPENVPN / site)
+        assert kept is not None
+        revocations.record(kept, site, project.environment.build / gateway_files.OPENVPN / site)
 
 
 def fetching(project: Project) -> Fetch:
@@ -118,9 +121,10 @@ def _targets(
     if roles & TREES.keys():
         if "site-gateway" in roles:
             gateway_files.require_whole(project, [one.site for one in chosen if "site-gateway" in one.roles])
+        kept = pki_store.store(project)
         if "access-gateway" in roles and project.cluster.access.vpn.openvpn:
-            pki_store.existing(project, project.store)
-        gateway_files.prepare(project, project.store)
+            pki_store.existing(project, kept)
+        gateway_files.prepare(project, kept)
     else:
         write(project)
     build = project.environment.build

@@ -85,7 +85,7 @@ def profile(
         note(f"left out until they are applied: {', '.join(unknown)}")
     owner = next(each for each in vpn.users if each.login == login)
     until = clock.now() + timedelta(days=pki_store.days_for(project, login))
-    kept = project.store
+    kept = pki_store.store(project)
     known, private = register(kept), "" if given else keys.new_private_key()
     entered = known.add(owner, device, given or keys.public_key(private), until)
     own = keys.server_keys(kept, [each.site for each in places])

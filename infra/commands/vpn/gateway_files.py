@@ -132,7 +132,7 @@ def push(project: Project, sites: Iterable[str], *, json: bool) -> int:
     if not found:
         raise UsageError(f"{project.environment.spec_file} has no gateway and no VPN server")
     require_whole(project, [each.site for each in found if each.target == STRONGSWAN])
-    kept = project.store
+    kept = pki_store.store(project)
     prepare(project, kept)
     if project.cluster.access.vpn.openvpn and any(each.target == OPENVPN for each in found):
         pki_store.existing(project, kept)

@@ -24,7 +24,7 @@ THEIRS: Final = "CAUSEWAY_EASYRSA_PASSPHRASE"
 
 def init(project: Project) -> int:
     """Make the PKI."""
-    kept = project.store
+    kept = pki_store.store(project)
     pki = pki_store.pki(project, kept)
     if pki.exists():
         say(f"{project.environment.name} has its PKI already.")
@@ -43,7 +43,7 @@ def profile(
     login = pki_store.entitled(project, user)
     found = pki_store.clashes(project, home)
     request = _text(csr) if csr else ""
-    pki = pki_store.existing(project, project.store)
+    pki = pki_store.existing(project, pki_store.store(project))
     days = pki_store.days_for(project, login)
     certificate = pki.request(request, login, device, days) if request else pki.client(login, device, days)
     path, archive = _write(project, pki, certificate, Path(out) if out else None)
@@ -92,7 +92,7 @@ def profiles(project: Project, *, everybody: bool, json: bool) -> int:
         raise UsageError(
             "access.vpn.kinds: the servers run no OpenVPN; invoke vpn.profile makes a profile for WireGuard"
         )
-    pki = pki_store.existing(project, project.store)
+    pki = pki_store.existing(project, pki_store.store(project))
     moment = clock.now()
     having: dict[str, set[str]] = {}
     for each in pki.certificates():
@@ -123,7 +123,7 @@ def profiles(project: Project, *, everybody: bool, json: bool) -> int:
 
 def listing(project: Project, *, json: bool) -> int:
     """Who has which certificate, and which WireGuard device."""
-    kept = project.store
+    kept = pki_store.store(project)
     moment = clock.now()
     _, certificates = _clients(project, kept)
     gone = pki_store.leavers(project, tuple(certificates))
@@ -148,7 +148,7 @@ def revoke(project: Project, user: str, *, device: str, reason: str, push: bool,
     ``device``: only this one's, ``first`` for the user's first; empty for all.
     """
     only = None if not device else "" if device == "first" else device
-    kept = project.store
+    kept = pki_store.store(project)
     pki, clients = _clients(project, kept)
     register = devices.register(kept)
     entered = register.devices()
@@ -225,7 +225,7 @@ def _cut(project: Project, kept: Store, names: list[str]) -> dict[gateway_files.
 
 def renew(project: Project, *, user: str, device: str, authority: bool, revoke_old: bool, json: bool) -> int:
     """A new certificate for a user, a new authority, or all that is due."""
-    kept = project.store
+    kept = pki_store.store(project)
     pki = pki_store.existing(project, kept)
     written: list[str] = []
     if authority:
@@ -261,7 +261,7 @@ def renew(project: Project, *, user: str, device: str, authority: bool, revoke_o
 
 def take_over(project: Project, folder: str) -> int:
     """Import an easy-rsa PKI."""
-    kept = project.store
+    kept = pki_store.store(project)
     pki = pki_store.pki(project, kept)
     ours = pki_store.passphrase("A passphrase for the root key in our store:", again=True)
     theirs = os.environ.get(THEIRS) or ask_secret("The passphrase of easy-rsa's CA key, empty for none:")
@@ -284,7 +284,7 @@ def backup(project: Project, out: str) -> int:
     """All of the PKI in one sealed file."""
     from infra.drive.secret_files import write_file
 
-    pki = pki_store.existing(project, project.store)
+    pki = pki_store.existing(project, pki_store.store(project))
     target = Path(out or f"{project.environment.name}.pki")
     data = pki.backup(pki_store.passphrase("A passphrase for the backup:", again=True))
     write_file(target, data)
@@ -298,7 +298,7 @@ def restore(project: Project, source: str, *, replace: bool) -> int:
         data = Path(source).read_bytes()
     except FileNotFoundError:
         raise UsageError(f"{source}: file not found") from None
-    kept = project.store
+    kept = pki_store.store(project)
     pki = pki_store.pki(project, kept)
     pki.restore(data, pki_store.passphrase("The backup's passphrase:"), replace=replace)
     say(f"{kept} holds {len(pki.certificates())} certificates.")

@@ -82,7 +82,7 @@ def rotate(project: Project, site: str) -> int:
     if session.is_embedded(project.environment, project.cluster):
         raise UsageError("there are no machines behind the embedded AWS: nothing to rotate")
     env = pki_store.environ(project)
-    kept = session.secrets(project, env)
+    kept = pki_store.store(project, env)
     gateway = known[site]
     # All that could refuse a key once its other end has it refuses here, before anything is touched.
     involved = {site, *(tunnel.peer for tunnel in gateway.tunnels if tunnel.kind == "site")}
@@ -122,7 +122,7 @@ def _servers(project: Project) -> tuple[VpnServer, ...]:
     if not project.cluster.access.vpn.openvpn:
         return ()
     found = pki_store.applied_servers(project)
-    return found if found and project.store.get(PKI_ROOT) else ()
+    return found if found and pki_store.store(project).get(PKI_ROOT) else ()
 
 
 def _list_ends(server: VpnServer) -> datetime | str:
