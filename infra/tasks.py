@@ -433,7 +433,7 @@ def vpn_init(env: Env = "", rehearse: Rehearse = False) -> None:
     """
 
 
-@command("vpn.profile", "vpn.people:profile_of_any_kind")
+@command("vpn.profile", "vpn.people:profile")
 def vpn_profile(
     user: Annotated[str, "a login name of the spec"],
     env: Env = "",

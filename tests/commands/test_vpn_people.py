@@ -74,7 +74,7 @@ def test_a_signing_request_is_answered_with_a_profile_that_names_its_key(
     words = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -keyout ada.key -subj /CN=ada -out ada.csr"
     subprocess.run(["openssl", "req", "-new", *words.split()], check=True, capture_output=True)
     capsys.readouterr()
-    assert people.profile(lab(), "ada", device="", csr="ada.csr", home="", out="", json=True) == 0
+    assert people.openvpn_profile(lab(), "ada", device="", csr="ada.csr", home="", out="", json=True) == 0
     paths = json.loads(capsys.readouterr().out)
     text = Path(paths["file"]).read_text()
     assert "\nkey ada.key\n" in text

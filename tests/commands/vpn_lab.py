@@ -76,7 +76,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, days: int = 0) -> None:
 def profile(project: Project, user: str, device: str = "", **more: str) -> None:
     """A profile for OpenVPN; ``more``: home, csr."""
     arguments = {"home": "", "out": "", **more}
-    assert people.profile(project, user, device=device, json=False, **arguments) == 0
+    assert people.openvpn_profile(project, user, device=device, json=False, **arguments) == 0
 
 
 def revoke(project: Project, user: str, device: str = "", reason: str = "unspecified") -> None:

@@ -36,7 +36,7 @@ def init(project: Project) -> int:
     return 0
 
 
-def profile(
+def openvpn_profile(
     project: Project, user: str, *, device: str, csr: str = "", home: str, out: str, json: bool
 ) -> int:
     """Write one user's profile for OpenVPN."""
@@ -62,7 +62,7 @@ def profile(
     return 0
 
 
-def profile_of_any_kind(
+def profile(
     project: Project,
     user: str,
     *,
@@ -79,7 +79,7 @@ def profile_of_any_kind(
 ) -> int:
     """Write one user's profile for OpenVPN or WireGuard, whichever is asked for."""
     if devices.meant(project, kind, server, public_key, qr=qr, csr=csr) == "openvpn":
-        return profile(project, user, device=device, csr=csr, home=home, out=out, json=json)
+        return openvpn_profile(project, user, device=device, csr=csr, home=home, out=out, json=json)
     return devices.profile(
         project, user, device=device, home=home, site=server, public_key=public_key, qr=qr, out=out,
         push=push, json=json,
