@@ -61,16 +61,16 @@ def test_the_secret_follows_the_store_and_the_spec(store: LocalStore) -> None:
     both = Alerts(slack="ops", slack_webhook=None, webhook="alerts/webhook")
     assert alert_secrets.put(api(objects), store, both) == ("none", ("ops", "alerts/webhook"))
     store.put("ops", "xoxb-1")
-    assert alert_secrets.put(api(objects), store, both) == ("brought", ("alerts/webhook",))
+    assert alert_secrets.put(api(objects), store, both) == ("created", ("alerts/webhook",))
     assert decoded(objects) == {"slack": "xoxb-1"}
     store.put("ops", "xoxb-2")
     store.put("alerts/webhook", "https://hooks.example/x")
-    assert alert_secrets.put(api(objects), store, both) == ("replaced", ())
+    assert alert_secrets.put(api(objects), store, both) == ("updated", ())
     assert decoded(objects) == {"slack": "xoxb-2", "webhook": "https://hooks.example/x"}
-    assert alert_secrets.put(api(objects), store, both)[0] == "there"
+    assert alert_secrets.put(api(objects), store, both)[0] == "unchanged"
     alert_secrets.put(api(objects), store, Alerts("ops", None, None))
     assert decoded(objects) == {"slack": "xoxb-2"}
-    assert alert_secrets.put(api(objects), store, Alerts(None, None, None))[0] == "taken away"
+    assert alert_secrets.put(api(objects), store, Alerts(None, None, None))[0] == "deleted"
     assert not objects.found
 
 
