@@ -224,6 +224,12 @@ def test_a_failure_is_restarted_and_an_import_that_fails_is_not(ada: Causeway, f
     done = ada("run", "job.yaml", "--json")
     assert (done.code, done.json["restarts"]) == (1, 0), done.err
     assert "nothing_of_the_sort" in done.json["first_failure"]["reason"]
+    name = done.json["name"]
+    [row] = (each for each in json.loads(ada("ps", "--json").out) if each["name"] == name)
+    for refused in (ada("shell", name, "--", "true"), ada("notebook", name, "--no-browser")):
+        assert refused.code == 1
+        assert row["reason"]
+        assert row["reason"] in refused.err
 
 
 def test_code_that_is_not_what_was_submitted_does_not_run(ada: Causeway, world: World, folder: Path) -> None:

@@ -127,7 +127,8 @@ def running(
         if run.state in _ENDED or (run.state == "running" and not found):
             there = ", ".join(short(each) for each in run.workers) or "none"
             what = f"{worker} is not running" if worker else "no worker runs"
-            raise CausewayError(f"{state_of(run)}: {what}; there are: {there}")
+            why = f" ({run.reason or run.waits_for})" if run.reason or run.waits_for else ""
+            raise CausewayError(f"{state_of(run)}{why}: {what}; there are: {there}; causeway why {name}")
         said = f"{run.state}: {run.waits_for}" if run.waits_for else run.state
         if said != last:
             out.print(Text(said, style="dim"))
