@@ -134,7 +134,7 @@ class Display:
             )
         if len(rows) > self._most:
             table.add_row(f"and {len(rows) - self._most} more")
-        return Group(*([self._heading()] if self._heading is not None else []), table)
+        return Group(*([Text(self._heading())] if self._heading is not None else []), table)
 
 
 class TerraformProgress:

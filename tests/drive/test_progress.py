@@ -71,6 +71,7 @@ class Screen:
         self.file = os.fdopen(slave, "w")
         self.rows = [""]
         self.at = 0
+        self.raw = ""
         self._unread = b""
 
     def console(self) -> Console:
@@ -84,6 +85,7 @@ class Screen:
         while select.select([self.master], [], [], 0)[0]:
             self._unread += os.read(self.master, 65536)
         text, self._unread = self._unread.decode(), b""
+        self.raw += text
         for code, plain in re.findall(r"\x1b\[([?0-9;]*[A-Za-z])|([^\x1b])", text):
             if code.endswith("A"):
                 self.at -= int(code[:-1])
@@ -177,6 +179,7 @@ def test_a_terminal_shows_few_rows_and_how_long_each_takes(screen: Screen, clock
     lines = screen.lines()
     assert len(lines) == RESOURCES + 4, "rows are gone, lines stay"
     assert lines[0] == "✓ aws_subnet.s1 created 65 s"
+    assert "\x1b[1m" not in screen.raw, "numbers are not highlighted"
 
 
 def test_machines_at_work_stand_first_and_all_rows_go_at_the_end(screen: Screen, clock: Clock) -> None:
