@@ -20,6 +20,9 @@ from infra.catalogue import releases
 
 _OURS = Path(__file__).parents[1] / ".venv-tools" / "bin"
 
+_CHARTS = os.environ.get("CAUSEWAY_CHARTS")
+"""Read at once: tests run without variables of ours."""
+
 _VERSION = {
     "kube-apiserver": ("--version",),
     "kubectl": ("version", "--client"),
@@ -60,12 +63,11 @@ def helm() -> str:
 def chart(name: str) -> Path:
     """A chart's folder below the one that CAUSEWAY_CHARTS names, each as ``helm pull --untar`` leaves it.
     Without it, the test is skipped and says so."""
-    folder = os.environ.get("CAUSEWAY_CHARTS")
-    if not folder:
+    if not _CHARTS:
         pytest.skip("CAUSEWAY_CHARTS names no folder of charts")
-    path = Path(folder) / name
+    path = Path(_CHARTS) / name
     if not path.is_dir():
-        pytest.skip(f"{folder} has no chart {name}")
+        pytest.skip(f"{_CHARTS} has no chart {name}")
     return path
 
 

@@ -104,13 +104,11 @@ def chart(name: str) -> Chart:
 
 
 @cache
-def image(name: str, minor: str = "") -> str:
-    """``repository:tag`` of an image, for a minor version of Kubernetes where they differ.
-
-    ``image("flannel")`` is ``ghcr.io/flannel-io/flannel:v…``. KeyError for an image that nothing uses.
-    """
+def image(name: str) -> str:
+    """``repository:tag`` of an image: ``image("flannel")`` is ``ghcr.io/flannel-io/flannel:v…``. KeyError for
+    one that nothing uses."""
     row = table("addons")["images"][name]
-    return f"{row['repository']}:{row.get('minors', {}).get(minor, row['tag'])}"
+    return f"{row['repository']}:{row['tag']}"
 
 
 def tested(one: AddOn) -> str | None:

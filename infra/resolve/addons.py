@@ -47,7 +47,7 @@ def _addon(spec: Spec, known: addons.AddOn) -> made.AddOn:
         if version:
             chart = replace(chart, version=version, minors=(), images=())
     if known.image is not None:
-        image = addons.image(known.image, spec.kubernetes.version)
+        image = addons.image(known.image)
         image = f"{image.rpartition(':')[0]}:{version}" if version else image
     return made.AddOn(known.name, chart, image, nested(dict(stated.values)) if stated is not None else {})
 

@@ -40,7 +40,6 @@ APPLIED: Final[tuple[str, ...]] = (
     "scheduling",
     "gpu",
     "efa",
-    "problems",
     "access",
     "guards",
     "mirror",

@@ -25,7 +25,7 @@ _MOST_REPLICAS: Final = 5
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     """CoreDNS, its services, and the cache."""
-    minor, address = cluster.kubernetes.version, str(cluster.access.vpn.cluster_resolver)
+    address = str(cluster.access.vpn.cluster_resolver)
     sites = len(cluster.regions) + len(cluster.sites)
     return {
         "rights.yaml": static("dns/rights"),
@@ -35,11 +35,11 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         ],
         "coredns.yaml": filled(
             "dns/coredns",
-            image=addons.image("coredns", minor),
+            image=addons.image("coredns"),
             replicas=min(_MOST_REPLICAS, max(2, sites)),
         ),
         "services.yaml": filled("dns/services", address=address, coredns=str(cluster.kubernetes.coredns)),
-        "cache.yaml": filled("dns/cache", image=addons.image("node-local-dns", minor), address=address),
+        "cache.yaml": filled("dns/cache", image=addons.image("node-local-dns"), address=address),
     }
 
 

@@ -27,7 +27,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         "rights.yaml": static("firewall/rights"),
         "daemons.yaml": filled(
             "firewall/daemons",
-            image=addons.image("kube-network-policies", cluster.kubernetes.version),
+            image=addons.image("kube-network-policies"),
             queue=QUEUE,
             kept_for=_kept_for(cluster),
         ),

@@ -86,14 +86,14 @@ def _json(value: object) -> str:
 
 
 def _daemons(cluster: Cluster, name: str, where: Mapping[str, Any]) -> Manifest:
-    minor, overlay = cluster.kubernetes.version, cluster.kubernetes.overlay
+    overlay = cluster.kubernetes.overlay
     return filled(
         "flannel/daemons",
         name=name,
         overlay=f"{cluster.network.pods} {overlay.backend} {overlay.mtu}",
         queue=firewall.QUEUE,
-        plugin=addons.image("flannel-cni-plugin", minor),
+        plugin=addons.image("flannel-cni-plugin"),
         busybox=addons.image("busybox"),
-        image=addons.image("flannel", minor),
+        image=addons.image("flannel"),
         **where,
     )

@@ -1,4 +1,4 @@
-"""GPUs: offered to pods, described by labels, measured; nodes whose GPUs are sick are tainted.
+"""GPUs: offered to pods, and described by labels. Charts measure them (``charts/nodes.py``).
 
 The device plugin reads how GPUs are shared from a file. A node says by a label which of the files is its
 own (``nvidia.com/device-plugin.config``), so each has a DaemonSet of its own on the nodes with that label:
@@ -20,11 +20,9 @@ from infra.catalogue.labels import GPU_MODEL, PLUGIN, WHOLE
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Manifest, Object, filled, joined, of, static
-from infra.render.templating import copied
 
 FEATURES: Final = "/etc/kubernetes/node-feature-discovery/features.d"
 """Where Node Feature Discovery reads what others found (its documentation, "Local feature source")."""
-DCGM_PORT: Final = 9400
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
@@ -37,20 +35,11 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         documents["runtime.yaml"] = static("gpu/runtime")
     if plugin or features:
         files = {f"{name}.yaml": _sharing(gpus) for name, gpus in shared.items()}
-        documents["sharing.yaml"] = [_map("nvidia-sharing", files)]
+        documents["sharing.yaml"] = [of("v1", "ConfigMap", "nvidia-sharing", namespace=SYSTEM, data=files)]
     if plugin:
         documents["device-plugin.yaml"] = _agents(cluster, "nvidia-device-plugin", shared)
     if features:
         documents["feature-discovery.yaml"] = _agents(cluster, "gpu-feature-discovery", shared)
-    if dcgm:
-        counters = {"counters.csv": copied("kubernetes")["gpu/counters.csv"]}
-        documents["dcgm-counters.yaml"] = [_map("dcgm-counters", counters)]
-        documents["dcgm-exporter.yaml"] = filled(
-            "gpu/dcgm-exporter",
-            image=_image(cluster, "dcgm-exporter"),
-            port=DCGM_PORT,
-            listen=f":{DCGM_PORT}",
-        )
     return documents
 
 
@@ -109,7 +98,3 @@ def _image(cluster: Cluster, addon: str) -> str:
     assert found is not None, "only what is on is asked for"
     assert found.image is not None, "manifests of ours have an image"
     return found.image
-
-
-def _map(name: str, data: dict[str, str]) -> Object:
-    return of("v1", "ConfigMap", name, namespace=SYSTEM, data=data)

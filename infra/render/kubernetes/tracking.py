@@ -87,7 +87,7 @@ def _database(cluster: Cluster, tracking: Tracking) -> Manifest:
         "tracking/database",
         master=cluster.control_plane.masters[0].hostname,
         size=f"{tracking.storage_gib}Gi",
-        image=addons.image("postgres", cluster.kubernetes.version),
+        image=addons.image("postgres"),
     )
 
 

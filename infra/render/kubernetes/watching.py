@@ -8,7 +8,7 @@ import yaml
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.charts.monitoring import DASHBOARDS, FOLDER, NAMESPACE
-from infra.render.kubernetes.manifests import Documents, Manifest, Object, filled, joined, of
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Manifest, Object, filled, joined, of
 from infra.render.kubernetes.scaling import is_scaled
 from infra.render.templating import copied
 
@@ -24,6 +24,9 @@ _NEEDS: Final = {
     "queues": "kueue",
 }
 """Alerts and dashboards → the add-on whose figures they are about."""
+
+_PORTS: Final = {"dcgm-exporter": "metrics", "node-problem-detector": "exporter"}
+"""Agents of charts → what their port with figures is called."""
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
@@ -51,9 +54,13 @@ def _about(cluster: Cluster, name: str) -> bool:
 
 
 def _monitors(cluster: Cluster) -> Manifest:
-    agents = [name for name in ("dcgm-exporter", "node-problem-detector") if cluster.kubernetes.has(name)]
-    agents += ["autoscaler"] if is_scaled(cluster) else []
-    return joined(filled("after/watching/monitor", name=name) for name in agents)
+    found = {name: cluster.kubernetes.addon(name) for name in _PORTS}
+    agents = {name: each.chart.namespace for name, each in found.items() if each and each.chart}
+    agents |= {"autoscaler": SYSTEM} if is_scaled(cluster) else {}
+    return joined(
+        filled("after/watching/monitor", name=name, namespace=namespace, port=_PORTS.get(name, "metrics"))
+        for name, namespace in agents.items()
+    )
 
 
 def _alerts(cluster: Cluster) -> list[Object]:

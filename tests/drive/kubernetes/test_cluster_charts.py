@@ -7,8 +7,12 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from golden_clusters import golden
+from kube_tools import chart as real_chart
 from kube_tools import helm as helm_program
 
 from infra.drive.kubernetes import apply, helm, rollout
@@ -18,6 +22,8 @@ from infra.drive.kubernetes.helm import Helm, Installed, Program, Release
 from infra.drive.kubernetes.kubectl import Kubectl
 from infra.drive.kubernetes.refs import Ref
 from infra.errors import DriveError
+from infra.render.kubernetes import charts as rendered_charts
+from infra.render.kubernetes.manifests import SYSTEM, of, to_yaml
 
 CONFIG_MAP = """\
 apiVersion: v1
@@ -183,3 +189,61 @@ def test_a_chart_is_named_as_its_repository_wants_it(charts: Helm, tmp_path: Pat
     assert charts._chart(plain) == ["x", "--repo", "https://charts.example"]
     assert charts._chart(replace(plain, repository="oci://r.example/charts")) == ["oci://r.example/charts/x"]
     assert charts._chart(replace(plain, repository="oci://r.example/x")) == ["oci://r.example/x"]
+
+
+def agent(name: str) -> dict[str, Any]:
+    """A DaemonSet as Causeway's own manifests had it, with their selector."""
+    labels = {"app.kubernetes.io/name": name}
+    pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": pods}
+    return of("apps/v1", "DaemonSet", name, namespace=SYSTEM, labels=labels, spec=spec)
+
+
+def shipped(folder: Path, name: str) -> Release:
+    """A chart's release of the reference cluster, from a chart on this machine."""
+    rows = yaml.safe_load(rendered_charts.render(golden("research"))["releases.yaml"])
+    row = next(each for each in rows if each["name"] == name)
+    values = folder / f"{name}.yaml"
+    values.write_text(to_yaml([dict(rendered_charts.values(golden("research"))[name])]))
+    path = str(real_chart(row["chart"]))
+    return Release(name, row["namespace"], row["chart"], row["version"], path, values, "20s")
+
+
+def selector(api: Api, namespace: str, name: str) -> dict[str, str] | None:
+    found = api.find(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{name}")
+    return None if found is None else found["spec"]["selector"]["matchLabels"]
+
+
+def test_charts_replace_agents_of_our_own(charts: Helm, api: Api, kubectl: Kubectl, tmp_path: Path) -> None:
+    """Of an older cluster, in the order of `cluster.up`: parts, charts, then the parts that are gone."""
+    namespace = of("v1", "Namespace", SYSTEM)
+    runtime = of("node.k8s.io/v1", "RuntimeClass", "nvidia", handler="nvidia")
+    dcgm, problems = agent("dcgm-exporter"), agent("node-problem-detector")
+    apply.apply(kubectl, api, apply.Part("namespaces", (namespace,)))
+    apply.apply(kubectl, api, apply.Part("gpu", (runtime, dcgm)))
+    apply.apply(kubectl, api, apply.Part("problems", (problems,)))
+    exporter, detector = shipped(tmp_path, "dcgm-exporter"), shipped(tmp_path, "node-problem-detector")
+    # Helm takes over nothing, and a selector does not change: ours has to go first.
+    with pytest.raises(DriveError, match="invalid ownership metadata"):
+        charts.install(exporter)
+    assert apply.apply(kubectl, api, apply.Part("gpu", (runtime,))).pruned == (
+        Ref("apps/v1", "DaemonSet", SYSTEM, "dcgm-exporter"),
+    )
+    charts.install(exporter)
+    ours = selector(api, SYSTEM, "dcgm-exporter")
+    assert ours is not None
+    assert ours["app.kubernetes.io/instance"] == "dcgm-exporter"
+    # Two detectors at once are no trouble, and its part is dropped after the charts.
+    charts.install(detector)
+    assert selector(api, SYSTEM, "node-problem-detector") == {
+        "app.kubernetes.io/name": "node-problem-detector"
+    }
+    apply.drop(kubectl, api, ["namespaces", "gpu"])
+    assert selector(api, SYSTEM, "node-problem-detector") is None
+    assert selector(api, detector.namespace, "node-problem-detector") is not None
+    for each in (exporter, detector):
+        assert charts.current(each, installed(charts, each.name))
+        there = installed(charts, each.name)
+        assert there is not None
+        charts.uninstall(there)
+    assert selector(api, SYSTEM, "dcgm-exporter") is None

@@ -5,6 +5,8 @@ Charts are found below the folder that CAUSEWAY_CHARTS names, each as ``helm pul
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -18,7 +20,7 @@ from golden_clusters import golden
 
 from infra.catalogue import releases
 from infra.load import load
-from infra.render.kubernetes import charts
+from infra.render.kubernetes import charts, watching
 from infra.render.kubernetes.charts import monitoring
 from infra.render.kubernetes.charts.release import merged
 from infra.resolve.addons import nested
@@ -31,10 +33,11 @@ MINORS = [
     for minor in releases.kubernetes_versions()
     if (found := releases.kubernetes(minor)) is not None and found.supported
 ]
-OPEN = ("nodeSelector", "resources", "grafana.ini", "spec", "affinity")
+OPEN = ("nodeSelector", "resources", "securityContext", "grafana.ini", "spec", "affinity")
 """Values whose keys are Kubernetes' or a program's own to say."""
 UNSAID: dict[str, dict[str, Any]] = {
-    "aws-mountpoint-s3-csi-driver": {"controller": {"nodeSelector": {}, "tolerations": []}}
+    "aws-mountpoint-s3-csi-driver": {"controller": {"nodeSelector": {}, "tolerations": []}},
+    "dcgm-exporter": {"customMetrics": ""},
 }
 """Chart → values that its templates read, and that it does not list."""
 
@@ -165,6 +168,45 @@ def test_monitoring_is_reached_by_its_own_pods_and_has_no_page() -> None:
     chosen = operator["podSelector"]["matchLabels"].items()
     found = [each["metadata"]["name"] for each in made if chosen <= _pod(each)["metadata"]["labels"].items()]
     assert found == ["monitoring-operator"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reads"),
+    [
+        ("dcgm-exporter", {"/var/lib/kubelet/pod-resources", "/dev/null"}),
+        ("node-problem-detector", {"/var/lib/causeway"}),
+    ],
+)
+def test_agents_run_on_tainted_nodes_and_are_measured(name: str, reads: set[str]) -> None:
+    row = _of(name)[1]
+    values = charts.values(golden("research"))[name]
+    made = kube_tools.templated(row["chart"], values, "--namespace", row["namespace"])
+    (agent,) = (each for each in made if each["kind"] == "DaemonSet")
+    pod = agent["spec"]["template"]["spec"]
+    assert pod["tolerations"] == [{"operator": "Exists", "effect": "NoSchedule"}]
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert {each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each} == reads
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"].keys() == {"memory"}
+    documents = watching.objects(golden("research"))["monitors.yaml"]
+    (monitor,) = (each for each in documents if each["metadata"]["name"] == name)
+    assert monitor["metadata"]["namespace"] == row["namespace"]
+    chosen = monitor["spec"]["selector"]["matchLabels"].items()
+    assert chosen <= agent["spec"]["template"]["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in [each["name"] for each in container["ports"]]
+
+
+def test_the_detector_has_the_files_that_it_is_told_of() -> None:
+    row = _of("node-problem-detector")[1]
+    for name, gpus in (("research", True), ("minimal", False)):
+        values = charts.values(golden(name))["node-problem-detector"]
+        made = kube_tools.templated(row["chart"], values)
+        (files,) = (each["data"] for each in made if each["kind"] == "ConfigMap")
+        (agent,) = (each for each in made if each["kind"] == "DaemonSet")
+        (command,) = agent["spec"]["template"]["spec"]["containers"][0]["command"][2:]
+        told = set(re.findall(r"/custom-config/([\w.-]+)", command + json.dumps(files)))
+        assert told == {*files} == {"kernel.json"} | ({"gpu.json", "gpu-sick"} if gpus else set())
 
 
 _WITH_PODS = ("Deployment", "StatefulSet", "Job", "Prometheus", "Alertmanager")

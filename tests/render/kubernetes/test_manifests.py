@@ -42,14 +42,14 @@ def test_each_static_file_reaches_a_cluster_with_its_comments(path: str) -> None
     "image", ["a: {b}", "x\n  privileged: true", '"', "{{ gpus }}", "no", "#", "1e3", "\u2028é"]
 )
 def test_a_value_stays_a_value(image: str) -> None:
-    (daemons,) = filled("problems/daemons", image=image, gpus=False)
+    (daemons,) = filled("efa/device-plugin", image=image)
     (container,) = daemons["spec"]["template"]["spec"]["containers"]
     assert container["image"] == image
 
 
 def test_a_value_that_is_missing_is_an_error_of_ours() -> None:
-    with pytest.raises(RenderError, match=r"templates/kubernetes/problems/daemons\.yaml\.j2"):
-        filled("problems/daemons", gpus=True)
+    with pytest.raises(RenderError, match=r"templates/kubernetes/efa/device-plugin\.yaml\.j2"):
+        filled("efa/device-plugin")
 
 
 def test_more_objects_come_after_a_text() -> None:
@@ -62,7 +62,7 @@ def test_more_objects_come_after_a_text() -> None:
         "some.yaml",
     }
     assert joined([Manifest(text), []]).text == text
-    assert [each["kind"] for each in static("problems/rights")] == ["ServiceAccount", "ClusterRoleBinding"]
+    assert [each["kind"] for each in static("gpu/runtime")] == ["RuntimeClass"]
 
 
 @pytest.mark.parametrize("scenario", with_masters())

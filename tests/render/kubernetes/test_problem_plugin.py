@@ -65,7 +65,7 @@ def test_rules_name_what_there_is() -> None:
             re.compile(rule.get("pattern", ""))
     told = json.loads((FOLDER / "gpu.json").read_text())
     assert [each["type"] for each in told["conditions"]] == [GPU_SICK_CONDITION]
-    assert told["rules"][0]["path"] == "/etc/problems/gpu-sick"
+    assert told["rules"][0]["path"] == "/custom-config/gpu-sick"
 
 
 @pytest.mark.parametrize(

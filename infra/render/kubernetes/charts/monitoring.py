@@ -13,7 +13,6 @@ from infra.catalogue.labels import OURS
 from infra.catalogue.roles import makes_node, runs_pods
 from infra.model import Cluster
 from infra.render.kubernetes.charts.release import ON_MASTERS, Release, merged, of
-from infra.render.kubernetes.gpu import DCGM_PORT
 from infra.render.kubernetes.manifests import Object
 from infra.render.kubernetes.pods import requests
 
@@ -35,6 +34,8 @@ FOLDER: Final = "grafana_folder"
 """The annotation that says in which of its folders one belongs."""
 NODE_PORT: Final = 9100
 """Of the node exporter, which is on every machine, a node or not: cookbook ``base``."""
+DCGM_PORT: Final = 9400
+"""Of DCGM's exporter, on a node as on a machine without Kubernetes: cookbook ``gpu``."""
 
 LABELS: Final = ("site", "pool", "capacity-type", "rack", "gpu-model", "gpu-family", "gpu-class", "gpu-count")
 """Labels of nodes, below ``causeway.dev/``, that figures can be told apart by."""
