@@ -11,9 +11,10 @@ from golden_clusters import golden
 from msgspec import structs
 
 from causeway.checkpoints import Policy
+from causeway.cluster import boards, sweeps
 from causeway.cluster.fit import check_together, fit
 from causeway.cluster.jobset import Submission, jobset
-from causeway.cluster.offer import VERSION, Dashboards, Offer, mounts_of, parse
+from causeway.cluster.offer import VERSION, Dashboards, Offer, Tracking, mounts_of, parse
 from causeway.errors import CausewayError, InputError
 from causeway.job import Job
 from causeway.tracking.record import Record
@@ -54,6 +55,22 @@ def template_of(made: Job, found: Offer, code: str = "") -> dict[str, Any]:
 
 def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {each["name"]: each.get("value") for each in container["env"]}
+
+
+def test_pods_of_all_kinds_have_what_is_mounted_alone_and_text_as_it_is() -> None:
+    found = offer()
+    tracking = Tracking("$(HOME)", "tracking", "mlflow", 80)
+    made = {
+        "run": template_of(job(env={"A": "$(HOME)"}), found),
+        "board": boards.job("user-ada", {"x-1": "main-0"}, found, "$(HOME)")["spec"]["template"],
+        "search": sweeps.conductor("user-ada", "s", "1", "ada", found, tracking)["spec"]["template"],
+    }
+    names = {"run": "A", "board": "CAUSEWAY_BOARD_PATH", "search": "CAUSEWAY_TRACKING_URI"}
+    for kind, template in made.items():
+        assert template["spec"]["automountServiceAccountToken"] is False, kind
+        assert template["spec"]["enableServiceLinks"] is False, kind
+        (container,) = template["spec"]["containers"]
+        assert variables(container)[names[kind]] == "$$(HOME)", kind
 
 
 def test_both_sides_speak_of_the_same_version() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from causeway.board import PORT
 from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.jobs import queued_job
-from causeway.cluster.jobset import TOKEN, access, token_volume
+from causeway.cluster.jobset import TOKEN, access, environment, token_volume
 from causeway.cluster.labels import OURS
 from causeway.cluster.offer import Offer
 from causeway.cluster.runs import items, waiting_for, workload_with
@@ -74,7 +74,7 @@ def job(namespace: str, runs: Mapping[str, str], offer: Offer, path: str) -> dic
         "name": NAME,
         "image": offer.tools,
         "command": ["python", "-m", "causeway.board", _HOME],
-        "env": [{"name": name, "value": value} for name, value in own.items()],
+        "env": environment(own),
         "ports": [{"name": "http", "containerPort": PORT}],
         # Only until it answers: later ones would count as requests. The first copy may take a while.
         "startupProbe": {

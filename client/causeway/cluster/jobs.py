@@ -40,15 +40,31 @@ def queued_job(
             **spec,
             "template": {
                 "metadata": {"labels": dict(label)},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "serviceAccountName": account,
-                    "automountServiceAccountToken": False,
-                    "enableServiceLinks": False,
-                    "terminationGracePeriodSeconds": _GRACE,
-                    "containers": [dict(container)],
-                    "volumes": [*volumes],
-                },
+                "spec": pod([container], volumes, account=account, grace=_GRACE),
             },
         },
+    }
+
+
+def pod(
+    containers: Sequence[Mapping[str, Any]],
+    volumes: Sequence[Mapping[str, Any]],
+    *,
+    account: str,
+    grace: int,
+    **spec: Any,
+) -> dict[str, Any]:
+    """The spec of every pod that the client creates: it runs once, and has no token but those of ``volumes``.
+
+    ``account``: the service account. ``grace``: seconds to stop in. ``spec``: more fields.
+    """
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": grace,
+        **spec,
+        "containers": [*containers],
+        "volumes": [*volumes],
     }

@@ -29,6 +29,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from causeway.cluster.fit import EFA, Fit
+from causeway.cluster.jobs import pod
 from causeway.cluster.labels import (
     ADAPTERS,
     API,
@@ -212,12 +213,12 @@ def _failure_policy(restarts: int) -> dict[str, Any]:
     }
 
 
-def _pod_failure_policy(pod: Mapping[str, Any]) -> dict[str, Any]:
+def _pod_failure_policy(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Rules that end a Job with the reason PodFailurePolicy; all else ends it as BackoffLimitExceeded.
 
     How a sidecar ended says nothing: one that is slow is killed.
     """
-    containers = [*pod["initContainers"], *pod["containers"]]
+    containers = [*spec["initContainers"], *spec["containers"]]
     names = [each["name"] for each in containers if each.get("restartPolicy") != "Always"]
     codes = {"operator": "In", "values": [STOPPED, NEVER_WORKS]}
     return {
@@ -229,7 +230,7 @@ def _pod_failure_policy(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _job(made: Submission, fit: Fit) -> dict[str, Any]:
-    count, pod = fit.workers.count, _pod(made, fit)
+    count, spec = fit.workers.count, _pod(made, fit)
     annotations = {}
     near = made.job.where.near
     # Adapters reach each other within a zone only.
@@ -243,13 +244,13 @@ def _job(made: Submission, fit: Fit) -> dict[str, Any]:
             "parallelism": count,
             "completions": count,
             "backoffLimit": 0,
-            "podFailurePolicy": _pod_failure_policy(pod),
+            "podFailurePolicy": _pod_failure_policy(spec),
             "template": {
                 "metadata": {
                     "labels": made.labels,
                     **({"annotations": annotations} if annotations else {}),
                 },
-                "spec": pod,
+                "spec": spec,
             },
         },
     }
@@ -259,25 +260,20 @@ def _pod(made: Submission, fit: Fit) -> dict[str, Any]:
     job = made.job
     selector = _selector(fit)
     affinity = _affinity(job, fit.workers.gpus)
-    return {
-        "restartPolicy": "Never",
-        "serviceAccountName": ACCOUNT,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": job.grace,
+    volumes = [
+        *_claims(made),
+        *([_api_token()] if _record(made) else []),
+        {"name": "causeway", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm or fit.memory // 2)}},
+        token_volume(made.offer),
+    ]
+    return pod(
+        [_main(made, fit)], volumes, account=ACCOUNT, grace=job.grace,
         **({"priorityClassName": job.priority} if job.priority else {}),
         **({"nodeSelector": selector} if selector else {}),
         **({"affinity": affinity} if affinity else {}),
-        "initContainers": [*_before(made, fit), _keep(made, fit)],
-        "containers": [_main(made, fit)],
-        "volumes": [
-            *_claims(made),
-            *([_api_token()] if _record(made) else []),
-            {"name": "causeway", "emptyDir": {}},
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm or fit.memory // 2)}},
-            token_volume(made.offer),
-        ],
-    }
+        initContainers=[*_before(made, fit), _keep(made, fit)],
+    )  # fmt: skip
 
 
 def token_volume(offer: Offer) -> dict[str, Any]:
@@ -378,7 +374,7 @@ def _before(made: Submission, fit: Fit) -> Iterator[dict[str, Any]]:
         "name": "packages",
         **common,
         "command": ["python3", f"{_HOME}/install.py", f"{_HOME}/install.json"],
-        "env": [*_env(own), *_secrets(made.job)],
+        "env": [*environment(own), *_secrets(made.job)],
         "terminationMessagePolicy": "File",
     }
 
@@ -447,7 +443,7 @@ def _ours(made: Submission, fit: Fit, more: Mapping[str, str]) -> dict[str, Any]
     )
     return {
         "image": made.offer.tools,
-        "env": _env(own),
+        "env": environment(own),
         "volumeMounts": [
             {"name": "causeway", "mountPath": _HOME},
             {"name": "token", "mountPath": TOKEN, "readOnly": True},
@@ -497,7 +493,7 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
         "command": ["python3", f"{_HOME}/runtime.py", _literal(workers.launch.script)],
         "workingDir": _HOME,
         "env": [
-            *_env(own),
+            *environment(own),
             _ATTEMPT,
             *(programs_environment(record, job, _alias(made)) if record else []),
             *_secrets(job),
@@ -544,7 +540,7 @@ def _secrets(job: Job) -> list[dict[str, Any]]:
     ]
 
 
-def _env(values: Mapping[str, str]) -> list[dict[str, str]]:
+def environment(values: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "value": _literal(value)} for name, value in values.items()]
 
 

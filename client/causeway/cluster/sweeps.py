@@ -15,7 +15,7 @@ from causeway.cluster import runs
 from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.fit import fit
 from causeway.cluster.jobs import queued_job
-from causeway.cluster.jobset import Submission, TrialOf, jobset
+from causeway.cluster.jobset import Submission, TrialOf, environment, jobset
 from causeway.cluster.kubeconfig import ACCOUNT_FILES
 from causeway.cluster.labels import OURS, SWEEP
 from causeway.cluster.offer import Offer, Tracking
@@ -118,7 +118,7 @@ def conductor(
         "name": "conductor",
         "image": offer.tools,
         "command": ["python", "-m", "causeway.conduct"],
-        "env": [{"name": key, "value": value} for key, value in own.items()],
+        "env": environment(own),
         "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
         "volumeMounts": [{"name": "account", "mountPath": str(ACCOUNT_FILES), "readOnly": True}],
     }
