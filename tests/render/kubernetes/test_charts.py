@@ -188,6 +188,8 @@ def test_agents_run_on_tainted_nodes_and_are_measured(name: str, reads: set[str]
     assert {each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each} == reads
     (container,) = pod["containers"]
     assert container["resources"]["limits"].keys() == {"memory"}
+    # Ten rounds of an update, and what an agent takes to start, are over before the release times out.
+    assert container.get("readinessProbe", {}).get("initialDelaySeconds", 0) <= 15
     documents = watching.objects(golden("research"))["monitors.yaml"]
     (monitor,) = (each for each in documents if each["metadata"]["name"] == name)
     assert monitor["metadata"]["namespace"] == row["namespace"]

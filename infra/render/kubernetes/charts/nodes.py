@@ -92,6 +92,8 @@ def _gpu_metrics(cluster: Cluster) -> list[Release]:
         ],
         # It starts an engine of its own, which looks at every GPU first.
         "livenessProbe": {"initialDelaySeconds": 180, "periodSeconds": 30},
+        # Nodes are updated a tenth at a time, within the release's timeout: not 45 seconds each.
+        "readinessProbe": {"initialDelaySeconds": 5},
         # The chart limits its CPU, too.
         "resources": merged(requests("50m", "192Mi", limit="768Mi"), {"limits": {"cpu": None}}),
         "service": {"enable": False},
