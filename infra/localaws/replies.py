@@ -1,4 +1,4 @@
-"""Replies that a client may ask for once more.
+"""Replies: those that a client may ask for once more, and errors as each protocol spells them.
 
 On a busy machine a connection now and then breaks after a call was carried out and before its reply was read.
 The SDK then sends the call again, under the same invocation id, and a second subnet, or a conflict with the
@@ -8,12 +8,14 @@ behavior"; header ``amz-sdk-invocation-id``.)
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+from xml.sax.saxutils import escape
 
-from infra.localaws.request import Environ
+from infra.localaws.request import Call, Environ
 
 StartResponse: TypeAlias = Callable[..., Any]
 Wsgi: TypeAlias = Callable[[Environ, StartResponse], Iterable[bytes]]
@@ -54,3 +56,24 @@ class Replies:
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return body
+
+
+def error_body(call: Call, code: str, message: str, content_type: str) -> tuple[str, Mapping[str, str]]:
+    """The body and the headers of an error. ``content_type``: the request's."""
+    error = f"<Code>{escape(code)}</Code><Message>{escape(message)}</Message>"
+    if call.service == "ec2":
+        body = (
+            f"<Response><Errors><Error>{error}</Error></Errors>"
+            "<RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>"
+        )
+    elif call.service == "s3":
+        body = f"<Error>{error}</Error>"
+    elif "json" in content_type or call.service == "elasticfilesystem":
+        body = json.dumps({"__type": code, "message": message, "Message": message})
+        return body, {"Content-Type": "application/json", "X-Amzn-ErrorType": code}
+    else:
+        body = (
+            f"<ErrorResponse><Error><Type>Sender</Type>{error}</Error>"
+            "<RequestId>00000000-0000-0000-0000-000000000000</RequestId></ErrorResponse>"
+        )
+    return body, {"Content-Type": "text/xml"}

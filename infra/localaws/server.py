@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from infra.localaws import plugin
-from infra.localaws.errors import error_body
 from infra.localaws.plugin import StartResponse
-from infra.localaws.replies import Replies
+from infra.localaws.replies import Replies, error_body
 from infra.localaws.request import Call, Environ, identify, read_body
 
 ACCOUNT: Final = "123456789012"

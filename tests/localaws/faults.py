@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from infra.localaws.errors import error_body
+from infra.localaws.replies import error_body
 from infra.localaws.request import Call
 from localaws import absence
 

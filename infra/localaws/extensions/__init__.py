@@ -1,7 +1,8 @@
 """What moto 5.2.5 lacks, or does otherwise than AWS, for the resources we render.
 
-Each entry of ``EXTENSIONS`` is named after the API call it adds or fixes. Delete an entry, with its module,
-once moto has the behaviour: ``tests/test_shipped_specs.py`` and ``tests/localaws`` apply every resource type
+A module is of one service only: moto's part of a service is imported when it is first called. Each entry of
+``EXTENSIONS`` is named after the API call it adds or fixes. Delete an entry, with its function, once moto has
+the behaviour: ``tests/test_shipped_specs.py`` and ``tests/localaws`` apply every resource type
 with real Terraform, so they say whether that was right.
 """
 
@@ -15,61 +16,61 @@ from infra.localaws import plugin
 
 EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "ec2": {
-        "AssociateRouteTable": "route_table_associations",
-        "CopyImage": "machine_images",
-        "CreateCustomerGateway": "customer_gateways",
-        "CreateFleet": "instant_fleets",
-        "CreateLaunchTemplate": "launch_templates",
-        "CreatePlacementGroup": "placement_groups",
-        "CreateVpnConnection": "vpn_connections",
-        "DeleteNatGateway": "nat_gateways",
-        "DeleteVpc": "vpc_deletion",
-        "DescribeImages": "ubuntu_images",
-        "DescribeSpotInstanceRequests": "spot_requests",
-        "DescribeTags": "resource_tags",
-        "DescribeVpnGateways": "vpn_gateways",
-        "DisassociateTransitGatewayRouteTable": "transit_gateways",
-        "EnableVgwRoutePropagation": "vgw_route_propagation",
-        "ModifyNetworkInterfaceAttribute": "instance_groups",
-        "ModifySecurityGroupRules": "security_group_rules",
-        "ModifyVpcEndpoint": "vpc_endpoints",
-        "MonitorInstances": "monitoring",
-        "RunInstances": "run_instances",
+        "AssociateRouteTable": "vpcs.route_table_associations",
+        "CopyImage": "machine_images.machine_images",
+        "CreateCustomerGateway": "vpn_gateways.customer_gateways",
+        "CreateFleet": "fleets.instant_fleets",
+        "CreateLaunchTemplate": "fleets.launch_templates",
+        "CreatePlacementGroup": "placement_groups.install",
+        "CreateVpnConnection": "vpn_connections.install",
+        "DeleteNatGateway": "vpcs.nat_gateways",
+        "DeleteVpc": "vpcs.vpc_deletion",
+        "DescribeImages": "machine_images.ubuntu_images",
+        "DescribeSpotInstanceRequests": "fleets.spot_requests",
+        "DescribeTags": "instances.resource_tags",
+        "DescribeVpnGateways": "vpn_gateways.vpn_gateways",
+        "DisassociateTransitGatewayRouteTable": "transit_gateways.install",
+        "EnableVgwRoutePropagation": "vpn_gateways.vgw_route_propagation",
+        "ModifyNetworkInterfaceAttribute": "instances.instance_groups",
+        "ModifySecurityGroupRules": "vpcs.security_group_rules",
+        "ModifyVpcEndpoint": "vpcs.vpc_endpoints",
+        "MonitorInstances": "instances.monitoring",
+        "RunInstances": "instances.run_instances",
     },
     "autoscaling": {
-        "CompleteLifecycleAction": "lifecycle_actions",
-        "CreateAutoScalingGroup": "auto_scaling_groups",
-        "DescribeScalingActivities": "scaling_activities",
-        "PutLifecycleHook": "lifecycle_hooks",
-        "PutNotificationConfiguration": "group_notifications",
-        "StartInstanceRefresh": "instance_refreshes",
-        "TerminateInstanceInAutoScalingGroup": "group_terminations",
+        "CompleteLifecycleAction": "auto_scaling_groups.lifecycle_actions",
+        "CreateAutoScalingGroup": "auto_scaling_groups.auto_scaling_groups",
+        "DescribeScalingActivities": "scaling_activities.install",
+        "PutLifecycleHook": "auto_scaling_groups.lifecycle_hooks",
+        "PutNotificationConfiguration": "auto_scaling_groups.group_notifications",
+        "StartInstanceRefresh": "instance_refreshes.install",
+        "TerminateInstanceInAutoScalingGroup": "auto_scaling_groups.group_terminations",
     },
     "cloudfront": {
-        "CreateDistribution": "distributions",
+        "CreateDistribution": "cloudfront.distributions",
     },
     "efs": {
-        "PutBackupPolicy": "backup_policies",
+        "PutBackupPolicy": "efs.backup_policies",
     },
     "elb": {  # moto's name for both generations
-        "CreateLoadBalancer": "load_balancers",
+        "CreateLoadBalancer": "elb.load_balancers",
     },
     "rds": {
-        "ModifyDBParameterGroup": "parameter_groups",
+        "ModifyDBParameterGroup": "rds.parameter_groups",
     },
     "s3": {
-        "DeleteBucketInventoryConfiguration": "bucket_inventories",
-        "PutBucketPolicy": "bucket_policies",
+        "DeleteBucketInventoryConfiguration": "s3.bucket_inventories",
+        "PutBucketPolicy": "s3.bucket_policies",
     },
     "sts": {
-        "AssumeRoleWithWebIdentity": "web_identity",
+        "AssumeRoleWithWebIdentity": "sts.web_identity",
     },
     "route53": {
-        "ChangeResourceRecordSets": "dns_changes",
-        "GetHostedZone": "hosted_zone_vpcs",
+        "ChangeResourceRecordSets": "route53.dns_changes",
+        "GetHostedZone": "route53.hosted_zone_vpcs",
     },
 }
-"""Service, as moto names it → API call → the module here whose ``install()`` adds it."""
+"""Service, as moto names it → API call → the module here and its function that adds it."""
 
 _installed: set[str] = set()
 
@@ -81,7 +82,8 @@ def install(service: str) -> None:
     _installed.add(service)
     if service != "ec2":
         install("ec2")  # autoscaling, elbv2 and efs reach into its backends
-    for module in EXTENSIONS.get(service, {}).values():
-        add = cast("Callable[[], None]", import_module(f"{__name__}.{module}").install)
+    for place in EXTENSIONS.get(service, {}).values():
+        module, _, name = place.partition(".")
+        add = cast("Callable[[], None]", getattr(import_module(f"{__name__}.{module}"), name))
         add()
     plugin.active.extend(service)

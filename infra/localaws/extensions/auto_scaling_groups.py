@@ -1,12 +1,4 @@
-"""CreateAutoScalingGroup, UpdateAutoScalingGroup and DeleteAutoScalingGroup with every property.
-
-moto forgets warm-up, lifetime and capacity type, launches too few machines where on-demand and spot are
-mixed, and none into a placement group, takes the mixed instances policy away by an update that does not
-speak of it, keeps machines that are too many when their protection goes, and lets a group's hooks and its
-protected machines outlive it.
-
-https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_AutoScalingGroup.html
-"""
+"""Auto Scaling groups."""
 
 from __future__ import annotations
 
@@ -14,9 +6,10 @@ import copy
 import math
 from typing import Any, Final
 
-from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup, InstanceState
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup, InstanceState, LifecycleHook
 from moto.autoscaling.responses import AutoScalingResponse
-from moto.core.responses import EmptyResult
+from moto.core.responses import ActionResult, EmptyResult
 
 from infra.localaws.patching import around, method
 
@@ -41,7 +34,17 @@ def _as_asked(policy: dict[str, Any] | None) -> dict[str, Any] | None:
     return asked
 
 
-def install() -> None:
+def auto_scaling_groups() -> None:
+    """CreateAutoScalingGroup, UpdateAutoScalingGroup and DeleteAutoScalingGroup with every property.
+
+    moto forgets warm-up, lifetime and capacity type, launches too few machines where on-demand and spot are
+    mixed, and none into a placement group, takes the mixed instances policy away by an update that does not
+    speak of it, keeps machines that are too many when their protection goes, and lets a group's hooks and its
+    protected machines outlive it.
+
+    https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_AutoScalingGroup.html
+    """
+
     @around(FakeAutoScalingGroup)
     def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         self.default_instance_warmup = None
@@ -162,3 +165,119 @@ def _more(response: Any) -> Any:
         if text is not None:
             setattr(group, ours, text or None)
     return group
+
+
+def group_terminations() -> None:
+    """TerminateInstanceInAutoScalingGroup refuses what AWS refuses, and takes a machine's weight off its
+    group.
+
+    moto makes any group smaller, below its least size too, and does not expect a machine that it does not
+    know.
+
+    https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html
+    """
+
+    @around(AutoScalingBackend)
+    def terminate_instance(original: Any, self: Any, instance_id: str, should_decrement: bool) -> Any:
+        for group in self.autoscaling_groups.values():
+            for state in group.instance_states:
+                if state.instance.id != instance_id:
+                    continue
+                if not should_decrement:
+                    return original(self, instance_id, False)
+                weight = int(state.weighted_capacity or 1)
+                if group.desired_capacity - weight < group.min_size:
+                    raise ValidationError(
+                        f"Currently, desiredSize equals minSize ({group.min_size}). Terminating instance "
+                        "without replacement will violate group's min size constraint. Either set "
+                        "shouldDecrementDesiredCapacity flag to false or lower group's min size."
+                    )
+                group.desired_capacity -= weight - 1
+                return original(self, instance_id, True)
+        raise ValidationError(
+            f"Instance Id not found - No managed instance found for instance ID: {instance_id}"
+        )
+
+
+def group_notifications() -> None:
+    """PutNotificationConfiguration, with its Describe and Delete: topics that hear of a group. Nothing is
+    sent.
+
+    https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_PutNotificationConfiguration.html
+    """
+
+    @around(FakeAutoScalingGroup)
+    def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, *args, **kwargs)
+        self.notified = {}
+
+    @method(AutoScalingResponse)
+    def put_notification_configuration(self: Any) -> ActionResult:
+        group = _group(self, self._get_param("AutoScalingGroupName"))
+        group.notified[self._get_param("TopicARN")] = list(self._get_param("NotificationTypes"))
+        return EmptyResult()
+
+    @method(AutoScalingResponse)
+    def describe_notification_configurations(self: Any) -> ActionResult:
+        wanted = self._get_param("AutoScalingGroupNames") or list(self.autoscaling_backend.autoscaling_groups)
+        rows = [
+            {"AutoScalingGroupName": name, "TopicARN": topic, "NotificationType": kind}
+            for name in wanted
+            if name in self.autoscaling_backend.autoscaling_groups
+            for topic, kinds in _group(self, name).notified.items()
+            for kind in kinds
+        ]
+        return ActionResult({"NotificationConfigurations": rows})
+
+    @method(AutoScalingResponse)
+    def delete_notification_configuration(self: Any) -> ActionResult:
+        group = _group(self, self._get_param("AutoScalingGroupName"))
+        group.notified.pop(self._get_param("TopicARN"), None)
+        return EmptyResult()
+
+
+def _group(response: Any, name: str) -> Any:
+    return response.autoscaling_backend.autoscaling_groups[name]
+
+
+def lifecycle_hooks() -> None:
+    """PutLifecycleHook keeps what was asked for; moto invents a queue and a role, and forgets the rest.
+
+    https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_PutLifecycleHook.html
+    """
+
+    @around(LifecycleHook)
+    def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(self, *args, **kwargs)
+        self.role_arn = None
+        self.notification_target_arn = None
+        self.notification_metadata = None
+
+    @around(AutoScalingResponse)
+    def put_lifecycle_hook(original: Any, self: Any) -> ActionResult:
+        answer: ActionResult = original(self)
+        group, name = self._get_param("AutoScalingGroupName"), self._get_param("LifecycleHookName")
+        (hook,) = self.autoscaling_backend.describe_lifecycle_hooks(group, [name])
+        hook.role_arn = self._get_param("RoleARN")
+        hook.notification_target_arn = self._get_param("NotificationTargetARN")
+        hook.notification_metadata = self._get_param("NotificationMetadata")
+        return answer
+
+
+def lifecycle_actions() -> None:
+    """CompleteLifecycleAction lets a machine go that its group's hook holds; moto does not have the call.
+
+    https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_CompleteLifecycleAction.html
+    """
+
+    @method(AutoScalingResponse)
+    def complete_lifecycle_action(self: Any) -> EmptyResult:
+        backend, instance = self.autoscaling_backend, self._get_param("InstanceId")
+        group = backend.autoscaling_groups[self._get_param("AutoScalingGroupName")]
+        held = [state for state in group.instance_states if state.instance.id == instance]
+        hooks = backend.describe_lifecycle_hooks(group.name, [self._get_param("LifecycleHookName")])
+        if not hooks or not held or held[0].lifecycle_state != "Terminating:Wait":
+            raise ValidationError(f"No active Lifecycle Action found with instance ID {instance}")
+        group.instance_states = [state for state in group.instance_states if state not in held]
+        backend.ec2_backend.terminate_instances([instance])
+        return EmptyResult()

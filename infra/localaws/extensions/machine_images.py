@@ -1,23 +1,29 @@
-"""CreateImage, CopyImage and ModifyImageAttribute as EC2 has them.
-
-moto gives every image a root of 15 GiB on an instance store, refuses tags of snapshots, keeps tags to the
-copies that AWS leaves out nothing of, and forgets that an image requires IMDSv2.
-
-https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateImage.html
-"""
+"""EC2: machine images, made and found."""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Final
 
 from moto.core.responses import ActionResult
 from moto.ec2.models.amis import Ami, AmiBackend
 from moto.ec2.responses.amis import AmisResponse
+from moto.utilities.utils import get_partition
 
+from infra.catalogue import releases
 from infra.localaws.patching import around
 
 
-def install() -> None:
+def machine_images() -> None:
+    """CreateImage, CopyImage and ModifyImageAttribute as EC2 has them.
+
+    moto gives every image a root of 15 GiB on an instance store, refuses tags of snapshots, keeps tags to the
+    copies that AWS leaves out nothing of, and forgets that an image requires IMDSv2.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateImage.html
+    """
+
     _model()
     _backend()
 
@@ -86,3 +92,45 @@ def _backend() -> None:
             for tag in row["Tags"]:
                 image.ebs_snapshot.add_tag(tag["Key"], tag["Value"])
         return image
+
+
+_BUILT: Final = "20260901"
+"""The day in their names; none is newer, so that a plan made tomorrow finds the same image."""
+
+
+def ubuntu_images() -> None:
+    """DescribeImages tells of the Ubuntu releases that specs name; moto's list of images ends before them.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeImages.html
+    """
+
+    @around(AmiBackend)
+    def _load_amis(original: Any, self: Any) -> None:
+        original(self)
+        for image in _images(self.region_name):
+            self.amis[image["ami_id"]] = Ami(self, **image)
+
+
+def _images(region: str) -> Iterator[dict[str, Any]]:
+    for version in releases.ubuntu_versions():
+        release = releases.ubuntu(version)
+        assert release is not None
+        for architecture in ("x86_64", "arm64"):
+            name = release.image_name(architecture).replace("*", _BUILT)
+            digest = hashlib.sha256(f"{region} {name}".encode()).hexdigest()
+            yield {
+                "ami_id": f"ami-{digest[:17]}",
+                "name": name,
+                "description": f"Canonical, Ubuntu, {version}, {architecture}, {release.codename}",
+                "owner_id": releases.CANONICAL[get_partition(region)],
+                "owner_alias": "amazon",
+                "architecture": architecture,
+                "virtualization_type": "hvm",
+                "hypervisor": "xen",
+                "root_device_type": "ebs",
+                "root_device_name": "/dev/sda1",
+                "image_location": f"amazon/{name}",
+                "image_type": "machine",
+                "public": True,
+                "state": "available",
+            }

@@ -1,11 +1,4 @@
-"""CreateFleet of type ``instant``: one launch, as its launch template says, on the first type that can be
-had.
-
-moto leaves out the template's interfaces, disks and key, and raises where there is no capacity: EC2 answers
-then, without instances, and says for each type why.
-
-https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html
-"""
+"""EC2: launch templates, and what is launched by one."""
 
 from __future__ import annotations
 
@@ -14,13 +7,25 @@ from typing import Any
 from moto.core.responses import ActionResult
 from moto.core.types import Base64EncodedString
 from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import EC2Backend
+from moto.ec2.models.launch_templates import LaunchTemplate
+from moto.ec2.models.spot_requests import SpotInstanceRequest
 from moto.ec2.responses.fleets import Fleets
 from moto.ec2.utils import convert_tag_spec, random_fleet_id, random_spot_request_id
 
 from infra.localaws.patching import around
 
 
-def install() -> None:
+def instant_fleets() -> None:
+    """CreateFleet of type ``instant``: one launch, as its launch template says, on the first type that can be
+    had.
+
+    moto leaves out the template's interfaces, disks and key, and raises where there is no capacity: EC2
+    answers then, without instances, and says for each type why.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html
+    """
+
     @around(Fleets)
     def create_fleet(original: Any, self: Any) -> ActionResult:
         if self._get_param("Type") != "instant":
@@ -80,3 +85,53 @@ def _launch(backend: Any, wanted: dict[str, Any], lifecycle: str) -> Any:
         instance.instance_lifecycle = "spot"
         instance.spot_instance_request_id = random_spot_request_id()
     return instance
+
+
+def launch_templates() -> None:
+    """CreateLaunchTemplate keeps the tags of the template out of those that its machines get.
+
+    moto mixes them into the template's data, where Terraform finds a tag specification that nobody asked for,
+    and keeps a copy of them that CreateTags does not change.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateLaunchTemplate.html
+    """
+
+    setattr(  # noqa: B010, mypy
+        LaunchTemplate, "tags", property(lambda self: self.get_tags(), lambda _self, _copy: None)
+    )
+
+    @around(EC2Backend)
+    def create_launch_template(
+        original: Any, self: Any, name: str, description: str, template_data: dict[str, Any], tag_spec: Any
+    ) -> Any:
+        specifications = template_data.get("TagSpecifications", [])
+        kept = [row for row in specifications if row["ResourceType"] != "launch-template"]
+        if kept:
+            template_data["TagSpecifications"] = kept
+        else:
+            template_data.pop("TagSpecifications", None)
+        return original(self, name, description, template_data, tag_spec)
+
+
+def spot_requests() -> None:
+    """DescribeSpotInstanceRequests by status code, with the time of the status, as interruption notices need
+    it.
+
+    moto knows neither the filter nor the time. A test marks a request by its attributes ``_status_code`` and
+    ``updated``.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeSpotInstanceRequests.html
+    """
+
+    @around(SpotInstanceRequest)
+    def get_filter_value(original: Any, self: Any, filter_name: str, method_name: str | None = None) -> Any:
+        return self._status_code if filter_name == "status-code" else original(self, filter_name, method_name)
+
+    moto: Any = SpotInstanceRequest
+    theirs = moto.status.fget
+
+    def status(self: Any) -> dict[str, Any]:
+        row: dict[str, Any] = theirs(self)
+        return row | {"UpdateTime": getattr(self, "updated", row["UpdateTime"])}
+
+    setattr(SpotInstanceRequest, "status", property(status))  # noqa: B010, mypy

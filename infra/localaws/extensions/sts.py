@@ -39,7 +39,7 @@ def _invalid(why: str) -> _RefusedError:
     return _RefusedError("InvalidIdentityToken", why)
 
 
-def install() -> None:
+def web_identity() -> None:
     @around(TokenResponse)
     def assume_role_with_web_identity(original: Any, self: Any) -> Any:
         account, partition = self.current_account, self.partition

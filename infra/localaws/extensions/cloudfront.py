@@ -13,7 +13,7 @@ from moto.cloudfront.models import DistributionConfig
 from infra.localaws.patching import around
 
 
-def install() -> None:
+def distributions() -> None:
     @around(DistributionConfig)
     def __init__(original: Any, self: Any, config: dict[str, Any]) -> None:  # noqa: N807
         controls = [each.get("OriginAccessControlId", "") for each in config["Origins"]["Items"]]

@@ -15,7 +15,7 @@ from moto.efs.responses import EFSResponse
 from infra.localaws.patching import around, method
 
 
-def install() -> None:
+def backup_policies() -> None:
     @method(EFSResponse)
     def put_backup_policy(self: Any) -> tuple[str, dict[str, Any]]:
         system = _file_system(self)

@@ -17,7 +17,7 @@ from infra.localaws.patching import around
 _KINDS: Final = {"network": "net", "gateway": "gwy"}
 
 
-def install() -> None:
+def load_balancers() -> None:
     @around(FakeLoadBalancer)
     def __init__(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, *args, **kwargs)

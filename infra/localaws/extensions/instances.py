@@ -1,11 +1,4 @@
-"""RunInstances with the disks, switches and interfaces that were asked for.
-
-moto leaves out a disk's throughput and IOPS, stumbles over instance stores, keeps the interface of a
-terminated machine, and forgets DisableApiTermination, maintenance options and placement. A plugin may refuse
-a launch here, whatever asks for it.
-
-https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html
-"""
+"""EC2: instances."""
 
 from __future__ import annotations
 
@@ -14,18 +7,30 @@ from typing import Any, Final
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend
+from moto.ec2.models.core import TaggedEC2Resource
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses.instances import InstanceResponse
+from moto.ec2.responses.monitoring import Monitoring
+from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, get_prefix
 
 from infra.localaws import plugin
-from infra.localaws.patching import around
+from infra.localaws.patching import around, method
 
 _ROOT: Final = "/dev/sda1"
 _GP3_THROUGHPUT: Final = 125
 """MiB/s where none is asked for."""
 
 
-def install() -> None:
+def run_instances() -> None:
+    """RunInstances with the disks, switches and interfaces that were asked for.
+
+    moto leaves out a disk's throughput and IOPS, stumbles over instance stores, keeps the interface of a
+    terminated machine, and forgets DisableApiTermination, maintenance options and placement. A plugin may
+    refuse a launch here, whatever asks for it.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html
+    """
+
     _backend()
     _interfaces()
     _request()
@@ -129,3 +134,70 @@ def _ask_plugin(backend: Any, kwargs: dict[str, Any]) -> None:
     launch = f"{kwargs.get('instance_type')} {zone} {market}"
     if refusal := plugin.active.refusal(backend.region_name, launch):
         raise EC2ClientError(*refusal)
+
+
+def instance_groups() -> None:
+    """ModifyNetworkInterfaceAttribute and ModifyInstanceAttribute: an instance wears its interface's groups.
+
+    moto keeps the two apart, so that Terraform's change of one would not be read back from the other.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifyNetworkInterfaceAttribute.html
+    """
+
+    @around(EC2Backend)
+    def modify_network_interface_attribute(
+        original: Any, self: Any, eni_id: str, *args: Any, **kwargs: Any
+    ) -> None:
+        original(self, eni_id, *args, **kwargs)
+        interface = self.get_network_interface(eni_id)
+        instance = interface.instance
+        if instance is not None and instance.nics.get(0) is interface:
+            instance.security_groups = list(interface._group_set)
+
+    @around(EC2Backend)
+    def modify_instance_security_groups(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        instance = original(self, *args, **kwargs)
+        if 0 in instance.nics:
+            instance.nics[0]._group_set = list(instance.security_groups)
+        return instance
+
+
+def monitoring() -> None:
+    """MonitorInstances and UnmonitorInstances, which moto does not know.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_MonitorInstances.html
+    """
+
+    @method(Monitoring)
+    def monitor_instances(self: Any) -> ActionResult:
+        return _switch(self, "enabled")
+
+    @method(Monitoring)
+    def unmonitor_instances(self: Any) -> ActionResult:
+        return _switch(self, "disabled")
+
+
+def _switch(response: Any, state: str) -> ActionResult:
+    rows = []
+    for name in response._get_param("InstanceIds", []):
+        response.ec2_backend.get_instance(name).monitoring_state = state
+        rows.append({"InstanceId": name, "Monitoring": {"State": state}})
+    return ActionResult({"InstanceMonitorings": rows})
+
+
+def resource_tags() -> None:
+    """The tags of a resource are looked up; moto matches the ids of all that is tagged with a pattern, each
+    time.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeTags.html
+    """
+
+    @method(TaggedEC2Resource)
+    def get_tags(self: Any) -> list[dict[str, str]]:
+        if not self.id:
+            return []
+        kind = EC2_PREFIX_TO_RESOURCE.get(get_prefix(self.id), "")
+        return [
+            {"resource_id": self.id, "key": key, "value": value, "resource_type": kind}
+            for key, value in self.ec2_backend.tags.get(self.id, {}).items()
+        ]

@@ -1,15 +1,4 @@
-"""Changes of DNS records: what is created, and what is in the way; and everything is in sync at once.
-
-moto takes a record for one that exists if a request like this one was made before and any record of the zone
-has a later name, so that one that was deleted can't be created again; and it creates a second record of one
-name and type if only the values differ. Here what is in the zone counts.
-
-AWS names a change, of which GetChange tells when it is in sync. Terraform's provider sleeps 10 to 30 seconds
-before it first asks, for each record and zone; where no change is named it goes on.
-
-https://docs.aws.amazon.com/Route53/latest/APIReference/API_ChangeResourceRecordSets.html
-https://docs.aws.amazon.com/Route53/latest/APIReference/API_ChangeInfo.html
-"""
+"""Route 53."""
 
 from __future__ import annotations
 
@@ -31,7 +20,20 @@ _CALLS: Final = (
 )
 
 
-def install() -> None:
+def dns_changes() -> None:
+    """Changes of DNS records: what is created, and what is in the way; and everything is in sync at once.
+
+    moto takes a record for one that exists if a request like this one was made before and any record of the
+    zone has a later name, so that one that was deleted can't be created again; and it creates a second record
+    of one name and type if only the values differ. Here what is in the zone counts.
+
+    AWS names a change, of which GetChange tells when it is in sync. Terraform's provider sleeps 10 to 30
+    seconds before it first asks, for each record and zone; where no change is named it goes on.
+
+    https://docs.aws.amazon.com/Route53/latest/APIReference/API_ChangeResourceRecordSets.html
+    https://docs.aws.amazon.com/Route53/latest/APIReference/API_ChangeInfo.html
+    """
+
     for call in _CALLS:
 
         def unnamed(original: Any, self: Any) -> ActionResult:
@@ -77,3 +79,33 @@ def _plain(name: str) -> str:
     """A name in one spelling: lower case, with its last dot, and an asterisk as itself (Route 53 Developer
     Guide, "DNS domain name format")."""
     return name.lower().rstrip(".").replace(r"\052", "*") + "."
+
+
+def hosted_zone_vpcs() -> None:
+    """CreateHostedZone makes a private zone where a VPC is named; GetHostedZone answers its VPCs.
+
+    moto keeps them under names of its own, which its serializer does not find in the API's shape
+    (https://docs.aws.amazon.com/Route53/latest/APIReference/API_VPC.html).
+    """
+
+    @around(Route53)
+    def create_hosted_zone(original: Any, self: Any) -> ActionResult:
+        flag = self._get_bool_param
+
+        def private(name: str, otherwise: Any = None) -> Any:
+            named = name == "HostedZoneConfig.PrivateZone" and self._get_param("VPC.VPCId")
+            return True if named else flag(name, otherwise)
+
+        self._get_bool_param = private
+        answer: ActionResult = original(self)
+        return answer
+
+    @around(Route53)
+    def get_hosted_zone(original: Any, self: Any) -> ActionResult:
+        answer: Any = original(self)
+        vpcs = answer.result["VPCs"]
+        if vpcs is not None:
+            answer.result["VPCs"] = [
+                {"VPCId": vpc.get("vpc_id"), "VPCRegion": vpc.get("vpc_region")} for vpc in vpcs
+            ]
+        return ActionResult(answer.result)

@@ -12,7 +12,7 @@ from moto.rds.models import DBParameterGroup
 from infra.localaws.patching import around
 
 
-def install() -> None:
+def parameter_groups() -> None:
     @around(DBParameterGroup)
     def update_parameters(original: Any, self: Any, new_parameters: Any) -> None:
         original(self, [{**each, "Source": "user"} for each in new_parameters])
