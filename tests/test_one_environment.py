@@ -26,7 +26,7 @@ from infra.drive.aws import Aws
 from infra.drive.lifecycle import Job
 from infra.drive.localaws import Server
 from infra.drive.refresh import settle
-from infra.drive.undeclared.state import declared
+from infra.drive.undeclared.model import declared
 
 pytestmark = pytest.mark.timeout(3600)
 

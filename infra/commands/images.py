@@ -111,7 +111,7 @@ def _job(project: Project, *, subnet: str = "", ssh_from: str = "", private: boo
     from infra.commands.session import credentials
     from infra.drive.aws import Aws
     from infra.drive.images.bake import Job
-    from infra.drive.images.revision import revision
+    from infra.drive.images.inputs import revision
 
     environment, cluster = project.environment, project.cluster
     env = {**os.environ, **credentials(environment, cluster)}

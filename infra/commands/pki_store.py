@@ -134,7 +134,7 @@ def notes(project: Project, env: Mapping[str, str]) -> tuple[str, ...]:
     """
     if not project.cluster.access.vpn.servers:
         return ()
-    from infra.drive.secrets.names import PKI_ROOT
+    from infra.drive.secrets.store import PKI_ROOT
 
     try:
         kept = store(project, env)

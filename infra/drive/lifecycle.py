@@ -19,16 +19,15 @@ from typing import Any, Final, TypeVar
 from infra.drive import (
     clock,
     database_protection,
+    destruction,
     diagnostics,
     last_applied,
     pool_instances,
     repair,
     saved_plan,
     shared_last_applied,
-    stateful,
     undeclared,
     unfinished,
-    unprotected,
     workspace,
 )
 from infra.drive import cost as costs
@@ -44,7 +43,7 @@ from infra.drive.saved_plan import Inputs, SavedPlan
 from infra.drive.state_backends import Place
 from infra.drive.terraform import LOCK_FILE, Listener, Ran, Terraform, TerraformError
 from infra.drive.undeclared import Undeclared
-from infra.drive.undeclared.state import declared
+from infra.drive.undeclared.model import declared
 from infra.drive.unfinished import Creation
 from infra.errors import DriveError, ProtectedError, UsageError
 from infra.files import Files
@@ -167,13 +166,13 @@ def plan(
         raise UsageError(f"{out}: folder {out.parent} does not exist; create it first")
     with workspace.locked(job.build):
         saved_plan.discard(folders)
-        unprotected.discard(folders)
+        destruction.discard(folders)
         folders.plan.mkdir(parents=True, exist_ok=True)
         job.terraform(listener).init()
-        root = unprotected.unprotect(folders) if destroy or named else folders.root
+        root = destruction.unprotect(folders) if destroy or named else folders.root
         fresh = folders.plan / "fresh.tfplan"
         terraform = job.terraform(listener, root=root)
-        guards = unprotected.guarded(folders.root)
+        guards = destruction.guarded(folders.root)
         begun = _adopt(job, terraform)
         known = () if destroy else _drifted(folders)
 
@@ -248,7 +247,7 @@ def _believed(plan: Callable[[], Ran]) -> Ran:
     and to create a second VPC costs more than a moment of patience."""
     for pause in _LOOKS:
         ran = plan()
-        if not any(one.action == "delete" and stateful.loss(one.type, None) for one in ran.drifted):
+        if not any(one.action == "delete" and destruction.loss(one.type, None) for one in ran.drifted):
             return ran
         time.sleep(pause)
     return plan()
@@ -272,7 +271,7 @@ def _without_taints(
     except TerraformError as error:
         problem = error
         losing = list(diagnostics.prevented(error.diagnostics))
-    losing = [address for address in losing if not stateful.covers(named, address)]
+    losing = [address for address in losing if not destruction.covers(named, address)]
     # One that cannot replace itself is untainted in any case.
     if losing or (planned and any(one.action == "replace" for one in planned[2].changes)):
         state = terraform.pull()
@@ -331,7 +330,7 @@ def apply(
     with workspace.locked(job.build):
         _check(job, plan, named)
         # Copied again: expressions that read files do so again during apply.
-        root = folders.root if plan.root == folders.root.name else unprotected.unprotect(folders)
+        root = folders.root if plan.root == folders.root.name else destruction.unprotect(folders)
         before = _state(job) if plan.has_changes else {}
         if plan.kind != "destroy":
             _note(job, plan, before)
@@ -359,7 +358,7 @@ def apply(
         state = _state(job)
         position = {"lineage": state.get("lineage"), "serial": state.get("serial")}
         saved_plan.discard(folders)
-        unprotected.discard(folders)
+        destruction.discard(folders)
         if plan.kind == "destroy":
             last_applied.forget(folders)
             if job.place is not None:
@@ -370,7 +369,7 @@ def apply(
             left = [
                 one
                 for one in (begun(folders) if plan.only else ())
-                if one.address not in repair.held(state) and not stateful.covers(done, one.address)
+                if one.address not in repair.held(state) and not destruction.covers(done, one.address)
             ]
             there = _there(folders)
             last_applied.remember(
@@ -663,16 +662,16 @@ def _refused(
     """
     folders = job.folders
     look = folders.plan / "look.tfplan"
-    terraform = job.terraform(listener, root=unprotected.unprotect(folders))
+    terraform = job.terraform(listener, root=destruction.unprotect(folders))
     try:
         terraform.plan(look, targets=targets(job.sites, only, job.retired))
         shown = terraform.show(look)
-        plan = plans.parse(shown, job.sites, guarded=unprotected.guarded(folders.root))
+        plan = plans.parse(shown, job.sites, guarded=destruction.guarded(folders.root))
         plan, _ = _with_instances(job, plan, shown, jobs)
     finally:
         look.unlink(missing_ok=True)
-        unprotected.discard(folders)
-    lost = [change for change in plan.protected if not stateful.covers(named, change.address)]
+        destruction.discard(folders)
+    lost = [change for change in plan.protected if not destruction.covers(named, change.address)]
     lines = ["the spec as it is now needs these destroyed or replaced, and they cannot be recovered:"]
     lines += [f"  {change.address}: {change.loss}" for change in lost]
     lines += leaving(job, plan)
@@ -719,7 +718,7 @@ def _to_name(job: Job, addresses: Iterable[str]) -> list[str]:
     modules = [f"module.{module}" for module, site in job.sites.items() if site in job.retired]
     return list(
         dict.fromkeys(
-            next((module for module in modules if stateful.covers([module], address)), address)
+            next((module for module in modules if destruction.covers([module], address)), address)
             for address in addresses
         )
     )
@@ -768,7 +767,7 @@ def _aws(job: Job) -> Aws:
 
 
 def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:
-    missing = [one for one in found.protected if not stateful.covers(named, one.address)]
+    missing = [one for one in found.protected if not destruction.covers(named, one.address)]
     if not missing:
         return
     said = []
@@ -788,7 +787,10 @@ def apply_command(job: Job, plan: SavedPlan, named: Iterable[str] = ()) -> str:
     a person gave where those cover it, else by its address."""
     given = (*plan.named, *named)
     names = [
-        next((one for one in given if stateful.covers([one], lost.address)), _to_name(job, [lost.address])[0])
+        next(
+            (one for one in given if destruction.covers([one], lost.address)),
+            _to_name(job, [lost.address])[0],
+        )
         for lost in plan.protected
     ]
     return " ".join(filter(None, ("invoke apply", job.named, destroying(names))))

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from infra.drive import stateful
+from infra.drive import destruction
 
 Action: TypeAlias = Literal["create", "update", "replace", "delete", "read", "forget", "no-op"]
 
@@ -212,7 +212,7 @@ def _change(one: Mapping[str, Any], sites: Mapping[str, str]) -> Change:
         action=action,
         reason=_reason(str(one.get("action_reason", "")), one.get("deposed")),
         attributes=attributes,
-        loss="" if one.get("mode") == "data" else stateful.loss(str(one["type"]), change.get("before")),
+        loss="" if one.get("mode") == "data" else destruction.loss(str(one["type"]), change.get("before")),
         previous_address=str(one.get("previous_address", "")),
         importing="importing" in change,
     )

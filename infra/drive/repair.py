@@ -18,7 +18,7 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from infra.drive import stateful
+from infra.drive import destruction
 
 State: TypeAlias = dict[str, Any]
 """As ``terraform state pull`` prints it."""
@@ -126,7 +126,7 @@ def _untaint(state: State, may: Any) -> list[str]:
     found = []
     for one in _instances(state):
         values, kind = one.values.get("attributes", {}), one.resource["type"]
-        kept = kind in SAME_AGAIN or one.comes_first or stateful.loss(kind, values)
+        kept = kind in SAME_AGAIN or one.comes_first or destruction.loss(kind, values)
         # Without an id nothing was made.
         if one.is_tainted and values.get("id") and kept and may(one):
             del one.values["status"]

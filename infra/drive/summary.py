@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from infra.drive.cost import Cost, Range
+from infra.drive.destruction import covers
 from infra.drive.plan import CANNOT_UPDATE, UNKNOWN, Action, Attribute, Change, Plan
-from infra.drive.stateful import covers
 from infra.drive.structure import difference
 from infra.drive.undeclared.model import Undeclared
 

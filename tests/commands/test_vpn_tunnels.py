@@ -17,7 +17,7 @@ from infra.commands.environment import Project, find, load_project
 from infra.commands.vpn import tunnels
 from infra.drive.build_folders import Folders
 from infra.drive.outputs import keep
-from infra.drive.secrets.names import PKI_ROOT
+from infra.drive.secrets.store import PKI_ROOT
 from infra.drive.vpn.cloud import Cloud, CloudState
 from infra.drive.vpn.gateways import DOWN, LiveGateway, TunnelState
 from infra.errors import UsageError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.drive import stateful
+from infra.drive import destruction
 from infra.drive.plan import SENSITIVE, UNKNOWN, Plan, parse, site_of
 
 SITES = {"us_west_2": "us-west-2", "eu_west_1": "eu-west-1"}
@@ -140,10 +140,10 @@ def test_sites_of_modules() -> None:
 
 
 def test_control_plane_is_stateful_and_other_instances_are_not() -> None:
-    assert stateful.loss("aws_instance", {"tags": {"role": "control-plane"}})
-    assert not stateful.loss("aws_instance", {"tags": {"role": "ssh-node"}})
-    assert not stateful.loss("aws_instance", {"tags": None})
-    assert not stateful.loss("aws_subnet", {})
+    assert destruction.loss("aws_instance", {"tags": {"role": "control-plane"}})
+    assert not destruction.loss("aws_instance", {"tags": {"role": "ssh-node"}})
+    assert not destruction.loss("aws_instance", {"tags": None})
+    assert not destruction.loss("aws_subnet", {})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_control_plane_is_stateful_and_other_instances_are_not() -> None:
 )
 def test_naming_a_thing_or_what_holds_it(named: str, covered: bool) -> None:
     address = 'module.a.aws_eip.nat["x"]'
-    assert stateful.covers([named], address) is covered
+    assert destruction.covers([named], address) is covered
 
 
 def test_no_engine_says_more_actions_than_we_know() -> None:

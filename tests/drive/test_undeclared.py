@@ -10,7 +10,7 @@ from drive.behind_terraforms_back import CHANGES, World, tcp
 from infra.drive import localaws, undeclared
 from infra.drive.aws import Aws
 from infra.drive.localaws import Server
-from infra.drive.undeclared.state import declared
+from infra.drive.undeclared.model import declared
 
 REGION = "us-west-2"
 SITES = {"us_west_2": "us-west-2"}

@@ -11,7 +11,7 @@ from drive import vpn_world
 
 from infra.drive.secrets import gateway_keys, open_store
 from infra.drive.secrets.store import Store
-from infra.drive.vpn.rotation import Rotation
+from infra.drive.vpn.keys import Rotation
 from infra.errors import DriveError
 from infra.load import load
 from infra.model.cluster import Secrets

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from images.bake_environment import ROOT, SPEC
 
-from infra.drive.images import inputs, packer, payload
-from infra.drive.images.packer import phase_of
+from infra.drive.images import inputs, packer
+from infra.drive.images.progress import phase_of
 from infra.errors import DriveError
 from infra.files import Files
 from infra.load import load
@@ -39,15 +39,15 @@ def cookbooks(tmp_path: Path) -> Path:
 
 
 def digest(files: Files, cookbooks: Path, source: str = "ami-1") -> str:
-    members = payload.contents(files, "cpu", cookbooks, ROOT / "packer")
-    packed = payload.archive(members)
+    members = inputs.contents(files, "cpu", cookbooks, ROOT / "packer")
+    packed = inputs.archive(members)
     return inputs.gather(files, "cpu", source, members, packed, ROOT / "packer" / "scripts").digest
 
 
 def test_the_same_inputs_are_the_same_archive(files: Files, cookbooks: Path) -> None:
-    members = payload.contents(files, "cpu", cookbooks, ROOT / "packer")
-    packed = payload.archive(members)
-    assert payload.archive(dict(reversed(members.items()))) == packed
+    members = inputs.contents(files, "cpu", cookbooks, ROOT / "packer")
+    packed = inputs.archive(members)
+    assert inputs.archive(dict(reversed(members.items()))) == packed
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         rows = {member.name: member for member in tar}
     assert rows["image/files/usr/local/lib/causeway/boot"].mode == 0o755
@@ -82,13 +82,13 @@ def test_where_it_is_made_does_not(files: Files, cookbooks: Path) -> None:
 
 
 def test_versions_of_cookbooks(files: Files, cookbooks: Path) -> None:
-    members = payload.contents(files, "cpu", cookbooks, ROOT / "packer")
+    members = inputs.contents(files, "cpu", cookbooks, ROOT / "packer")
     assert inputs.versions(members) == {"base": "0.1.0", "gpu": "0.1.0"}
 
 
 def test_an_image_without_roles_is_refused(files: Files, cookbooks: Path) -> None:
     with pytest.raises(DriveError, match="gpu"):
-        payload.contents(files, "gpu", cookbooks, ROOT / "packer")
+        inputs.contents(files, "gpu", cookbooks, ROOT / "packer")
 
 
 @pytest.mark.parametrize(

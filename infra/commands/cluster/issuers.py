@@ -118,7 +118,7 @@ def known(project: Project) -> WebIdentity:
 
 def _change(there: Reach) -> Change:
     """``DriveError`` for a master without an API server: all take part."""
-    from infra.drive.kubernetes import api_server_issuers, token_keys
+    from infra.drive.kubernetes import api_server_issuers, key_rotation
     from infra.render.kubernetes import kubeadm
 
     cluster, api = there.project.cluster, there.api
@@ -134,7 +134,7 @@ def _change(there: Reach) -> Change:
         wanted,
         api_server_issuers.configured(api, kubeadm.own_issuer(cluster)),
         running,
-        since and since + token_keys.LIFE,
+        since and since + key_rotation.TOKEN_LIFE,
     )
 
 

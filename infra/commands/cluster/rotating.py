@@ -106,12 +106,12 @@ def one_by_one(steps: Steps, masters: Sequence[Chosen], what: str, work: Callabl
 def _master(there: Reach, store: Store, master: Chosen, *, last: bool) -> str:
     from dataclasses import replace
 
-    from infra.drive.kubernetes import encryption, secrets
+    from infra.drive.kubernetes import key_rotation, secrets
 
     keys = secrets.made(store, clock.now())
     if last:
         keys = replace(keys, encryption=secrets.without_old_keys(store))
-    return taken(there, master, keys, encryption.TAKE)
+    return taken(there, master, keys, key_rotation.TAKE_ENCRYPTION_KEYS)
 
 
 def taken(there: Reach, master: Chosen, keys: Keys, script: str) -> str:
@@ -129,6 +129,6 @@ def taken(there: Reach, master: Chosen, keys: Keys, script: str) -> str:
 
 
 def _rewritten(there: Reach) -> str:
-    from infra.drive.kubernetes import encryption
+    from infra.drive.kubernetes import key_rotation
 
-    return f"{encryption.rewrite(there.api)} secrets"
+    return f"{key_rotation.rewrite_secrets(there.api)} secrets"

@@ -121,21 +121,21 @@ def _forget(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen])
 
 def _forgets_from(store: Store) -> datetime | None:
     """From when on no pod holds a token of the old key; None without one, or while it still signs."""
-    from infra.drive.kubernetes import secrets, token_keys
+    from infra.drive.kubernetes import key_rotation, secrets
 
     since = secrets.token_key_since(store)
-    return since + token_keys.LIFE if since and secrets.token_rotation(store) == "promoted" else None
+    return since + key_rotation.TOKEN_LIFE if since and secrets.token_rotation(store) == "promoted" else None
 
 
 def _may_forget(there: Reach, store: Store, at: datetime) -> None:
     """``UsageError`` while a token of the old key may be in use."""
-    from infra.drive.kubernetes import secrets, token_keys
+    from infra.drive.kubernetes import key_rotation, secrets
 
     if clock.now() < at:
         raise UsageError(
             f"the old key still verifies tokens of pods; it can be removed from {at:%Y-%m-%d %H:%M} UTC on"
         )
-    if kept := token_keys.lasting(there.api, secrets.old_token_keys(store)):
+    if kept := key_rotation.lasting_tokens(there.api, secrets.old_token_keys(store)):
         raise UsageError(
             f"Secrets with a token of the old key that does not expire: {listed(kept)}; delete their "
             "`data.token`, which the controller manager writes again, and copy it to where it is used"
@@ -163,9 +163,9 @@ def _s3(there: Reach, identity: WebIdentity) -> Any:
 def _master(there: Reach, store: Store, master: Chosen, *, last: bool) -> str:
     from dataclasses import replace
 
-    from infra.drive.kubernetes import secrets, token_keys
+    from infra.drive.kubernetes import key_rotation, secrets
 
     keys = secrets.made(store, clock.now())
     if last:
         keys = replace(keys, accounts=secrets.without_old_token_keys(store))
-    return rotating.taken(there, master, keys, token_keys.TAKE)
+    return rotating.taken(there, master, keys, key_rotation.TAKE_SERVICE_ACCOUNT_KEYS)

@@ -36,7 +36,7 @@ def bring_access(
     """The Secret has the password that the store has, which is made where it has none, and for a database at
     RDS the authorities of its region: what was done. Authorities that can't be fetched stay as they are."""
     from infra.drive import database_authorities
-    from infra.drive.kubernetes import secret_objects
+    from infra.drive.kubernetes import apply
     from infra.drive.secrets import database_password
     from infra.render.kubernetes.tracking_service import AUTHORITIES, NAMESPACE, SECRET
 
@@ -51,7 +51,7 @@ def bring_access(
                 raise DriveError(f"who signs the certificate of MLflow's database: {problem}") from None
             values[AUTHORITIES] = base64.b64decode(had).decode()
             note = f"; authorities as before: {problem}"
-    return secret_objects.put(api, NAMESPACE, SECRET, values) + note
+    return apply.put_secret(api, NAMESPACE, SECRET, values) + note
 
 
 # -- Copies of the database ---------------------------------------------------------------------------------

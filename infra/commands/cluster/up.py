@@ -376,7 +376,7 @@ def _uninstall(there: Reach, each: Installed) -> str:
 
 
 def _pages(there: Reach, pages: Pair) -> str:
-    from infra.drive.kubernetes import apply, secret_objects
+    from infra.drive.kubernetes import apply
 
     values = {"tls.crt": pages.certificate, "tls.key": pages.key}
-    return secret_objects.put(there.api, apply.NAMESPACE, "internal-ca", values, kind="kubernetes.io/tls")
+    return apply.put_secret(there.api, apply.NAMESPACE, "internal-ca", values, kind="kubernetes.io/tls")

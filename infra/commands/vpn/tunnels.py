@@ -74,7 +74,7 @@ def rotate(project: Project, site: str) -> int:
     is not applied.
     """
     from infra.drive.vpn.cloud import Cloud
-    from infra.drive.vpn.rotation import Rotation
+    from infra.drive.vpn.keys import Rotation
 
     known = {each.site: each for each in project.cluster.gateways}
     if site not in known:
@@ -117,7 +117,7 @@ def _states(gateway: LiveGateway) -> Mapping[str, TunnelState] | str:
 
 def _servers(project: Project) -> tuple[VpnServer, ...]:
     """Those that laptops may come in by: none before there is a PKI, and none that is not applied yet."""
-    from infra.drive.secrets.names import PKI_ROOT
+    from infra.drive.secrets.store import PKI_ROOT
 
     if not project.cluster.access.vpn.openvpn:
         return ()

@@ -3,8 +3,7 @@
 ::
 
     bake        one image, from its inputs to AMIs in every region; nothing stays behind when it fails
-    payload     what is uploaded to the build instance, as an archive that is the same for the same inputs
-    inputs      the hash of all that goes in: what was baked already is not baked again
+    inputs      what goes in, as an archive, and its hash: what was baked already is not baked again
     packer      the one place that knows how Packer is called (packer-py builds its command lines)
     progress    what Packer is doing, as a person sees it
     build_resources  what a build instance needs: a subnet, a security group, a key pair

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.drive.aws import Aws, RegionsError, aws_errors, each_region
-from infra.drive.images import amis, build_resources, cleanup, inputs, packer, payload
+from infra.drive.images import amis, build_resources, cleanup, inputs, packer
 from infra.drive.images.amis import BAKE, INPUTS, SOURCE, Ami
 from infra.drive.images.inputs import Inputs
 from infra.drive.images.journal import Entry, Journal, new_id
@@ -162,9 +162,9 @@ class _NoSpot(Exception):  # noqa: N818 - a state of the market
 def prepare(job: Job, image: Image, aws: Aws) -> Ready:
     """Gather an image's inputs and look whether it is baked already. Changes nothing."""
     source = amis.newest_source(aws, job.region, image.source.owner, image.source.name, image.architecture)
-    members = payload.contents(job.files, image.name, job.cookbooks, job.packer)
+    members = inputs.contents(job.files, image.name, job.cookbooks, job.packer)
     gathered = inputs.gather(
-        job.files, image.name, source.id, members, payload.archive(members), job.packer / "scripts"
+        job.files, image.name, source.id, members, inputs.archive(members), job.packer / "scripts"
     )
     found = amis.everywhere(amis.ours(aws, job.regions, image=image.name, inputs=gathered.digest))
     return Ready(

@@ -1,16 +1,29 @@
-"""The hash of all that goes into an image: what has the same was baked already."""
+"""What goes into an image: the archive for the build instance, the hash of all of it, by which what was baked
+already is known, and the commit.
+
+The archive is byte for byte the same for the same inputs::
+
+    chef/       the Chef repository that the roles run from: what is rendered, and the cookbooks
+    image/      what is needed while baking: checks with their variables, files of the image's own
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import re
+import subprocess
+import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from infra.catalogue import cookbooks
+from infra.drive.cookbooks import below, mode_of
+from infra.errors import DriveError
 from infra.files import Files
 
 _TEMPLATE: Final = ("image.pkr.hcl",)
@@ -39,8 +52,8 @@ class Inputs:
 def gather(
     files: Files, image: str, source: str, members: Mapping[str, bytes], payload: bytes, scripts: Path
 ) -> Inputs:
-    """``files``: what was rendered; ``members`` and ``payload``: see ``payload``; ``scripts``: the folder of
-    provisioning scripts."""
+    """``files``: what was rendered; ``members``: its ``contents``; ``payload``: their ``archive``;
+    ``scripts``: the folder of provisioning scripts."""
     told = hashlib.sha256()
     values: dict[str, Any] = json.loads(files[f"packer/{image}/image.pkrvars.json"])
     parts: dict[str, bytes] = {
@@ -67,3 +80,51 @@ def versions(members: Mapping[str, bytes]) -> dict[str, str]:
         if match and version:
             found[match[1]] = version
     return dict(sorted(found.items()))
+
+
+def contents(files: Files, image: str, cookbooks: Path, packer: Path) -> dict[str, bytes]:
+    """Path in the archive → bytes, sorted.
+
+    ``files`` is everything that was rendered, by path below the build folder; of the Chef repository's nodes
+    and images only this image's is taken: what other machines are is nothing to this one. ``cookbooks`` and
+    ``packer`` are the folders of the project. ``DriveError`` where there is nothing to run.
+    """
+    node = f"chef/images/{image}.json"
+    if node not in files:
+        raise DriveError(f"build/…/{node} is not rendered: there are no roles to bake {image} from")
+    chef = {
+        path: text.encode()
+        for path, text in files.items()
+        if path.startswith("chef/")
+        and not path.startswith(("chef/nodes/", "chef/images/"))
+        and not path.startswith("chef/Policyfile")
+    }
+    chef[node] = files[node].encode()
+    chef |= below(cookbooks, "chef/cookbooks")
+    image_files = below(packer / "checks", "image/checks") | below(packer / "files", "image/files")
+    image_files["image/checks.json"] = files[f"packer/{image}/checks.json"].encode()
+    return dict(sorted({**chef, **image_files}.items()))
+
+
+def archive(members: Mapping[str, bytes]) -> bytes:
+    """A gzip-compressed tar archive (POSIX.1-2001), without times, owners or the order of a file system."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path, data in sorted(members.items()):
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            member.mode = mode_of(data)
+            tar.addfile(member, io.BytesIO(data))
+    return gzip.compress(plain.getvalue(), mtime=0)
+
+
+def revision(project: Path) -> str:
+    """The commit's hash, with ``-dirty`` where files differ from it; empty outside of a repository."""
+    try:
+        said = subprocess.run(
+            ["git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.strip() if said.returncode == 0 else ""

@@ -7,6 +7,7 @@ controllers copy labels to. An object leaves the list only when it is gone. kube
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -250,3 +251,30 @@ def _list(api: Api, part: str, refs: Iterable[Ref]) -> None:
         # Before the first part has made it, there is no such namespace.
         if problem.code != 404:
             raise
+
+
+def put_secret(
+    api: Api, namespace: str, name: str, values: Mapping[str, str], *, kind: str = "Opaque"
+) -> str:
+    """The Secret has these values and no others; without any it is taken away. What was done, in a word."""
+    folder = f"/api/v1/namespaces/{namespace}/secrets"
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}
+    found = api.find(f"{folder}/{name}")
+    if found is None and not data:
+        return "none"
+    if not data:
+        api.delete(f"{folder}/{name}")
+        return "taken away"
+    if found is None:
+        labels = {MANAGED_BY: OURS}
+        metadata = {"name": name, "namespace": namespace, "labels": labels}
+        api.create(
+            folder, {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": metadata, "data": data}
+        )
+        return "brought"
+    old = found.get("data") or {}
+    if old == data:
+        return "there"
+    gone: dict[str, None] = dict.fromkeys(key for key in old if key not in data)
+    api.patch(f"{folder}/{name}", {"data": {**data, **gone}})
+    return "replaced"

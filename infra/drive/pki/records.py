@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives import serialization
 
 from infra.drive import x509_builder
 from infra.drive.pki import tls_crypt
-from infra.drive.secrets.names import PKI_ROOT
+from infra.drive.secrets.store import PKI_ROOT
 from infra.drive.x509_builder import Entry, Kind, PublicKey, Signer
 
 ROOT: Final = PKI_ROOT

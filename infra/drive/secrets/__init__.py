@@ -1,9 +1,15 @@
 """Tunnel keys and other secrets behind one small interface, and where each environment keeps them."""
 
-from infra.drive.secrets.database import DATABASE, database_password
-from infra.drive.secrets.open_store import open_store
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from infra.drive.secrets.generated import DATABASE, database_password, gateway_keys, tunnel_key, tunnel_keys
+from infra.drive.secrets.local import LocalStore
+from infra.drive.secrets.ssm import SsmStore
 from infra.drive.secrets.store import SecretsError, Store, ensure
-from infra.drive.secrets.tunnels import gateway_keys, tunnel_key, tunnel_keys
+from infra.model.cluster import Secrets
 
 __all__ = [
     "DATABASE",
@@ -16,3 +22,15 @@ __all__ = [
     "tunnel_key",
     "tunnel_keys",
 ]
+
+
+def open_store(secrets: Secrets, environment: str, folder: Path, env: Mapping[str, str]) -> Store:
+    """The store of an environment. Nothing is read or made before the first secret is asked for.
+
+    ``folder`` is where local stores are: ``.secrets`` in the project's folder. It is not below ``build``,
+    which anybody may delete at any time. ``env`` is as Terraform sees it: credentials, AWS_ENDPOINT_URL; for
+    a local store CAUSEWAY_SECRETS_KEY.
+    """
+    if secrets.store == "ssm":
+        return SsmStore(secrets.prefix, secrets.region, environment, env)
+    return LocalStore(environment, folder, env)

@@ -87,3 +87,7 @@ def check_value(name: str, value: str) -> None:
     size = len(value.encode())
     if not 0 < size <= LARGEST:
         raise SecretsError(f"the secret {name} has {size:,} bytes; a store holds 1 to {LARGEST:,}")
+
+
+PKI_ROOT: Final = "pki/root"
+"""The root of the laptops' PKI: without it there is no PKI, which is so known without opening one."""

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from infra.drive.aws import Aws, RegionsError, aws_errors, each_region
-from infra.drive.undeclared import balancing, buckets, dns, links, logs, network, scaling
+from infra.drive.undeclared import buckets, dns, links, logs, network, scaling
 from infra.drive.undeclared.model import Call, Declared, Find, Undeclared
 from infra.errors import DriveError
 
@@ -30,8 +30,8 @@ KINDS: Final[tuple[tuple[Find, tuple[str, ...], tuple[str, ...]], ...]] = (
     ),
     (network.blocks, ("aws_vpc",), ("ec2:DescribeVpcs", "ec2:DescribeDhcpOptions")),
     (network.interfaces, ("aws_instance",), ("ec2:DescribeNetworkInterfaces",)),
-    (balancing.listeners, ("aws_lb",), ("elasticloadbalancing:DescribeListeners",)),
-    (balancing.targets, ("aws_lb_target_group",), ("elasticloadbalancing:DescribeTargetHealth",)),
+    (network.listeners, ("aws_lb",), ("elasticloadbalancing:DescribeListeners",)),
+    (network.targets, ("aws_lb_target_group",), ("elasticloadbalancing:DescribeTargetHealth",)),
     (scaling.policies, ("aws_autoscaling_group",), ("autoscaling:DescribePolicies",)),
     (scaling.scheduled_actions, ("aws_autoscaling_group",), ("autoscaling:DescribeScheduledActions",)),
     (scaling.hooks, ("aws_autoscaling_group",), ("autoscaling:DescribeLifecycleHooks",)),

@@ -1,4 +1,4 @@
-"""The pre-shared keys of VPN tunnels."""
+"""Secrets that are generated and kept: pre-shared keys of VPN tunnels, the password of MLflow's database."""
 
 from __future__ import annotations
 
@@ -56,3 +56,26 @@ def _keys(names: Collection[str], store: Store) -> dict[str, str]:
             "that does not start with 0; put one there, or delete it and a good one is made"
         )
     return keys
+
+
+DATABASE: Final = "tracking/database"
+
+_RDS_ALLOWED: Final = re.compile(r"[!-~]{8,128}")
+_REFUSED: Final = "/'\"@"
+"""RDS, CreateDBInstance, ``MasterUserPassword``, for PostgreSQL: 8 to 128 printable characters of ASCII other
+than these and a space."""
+
+
+def database_password(store: Store) -> str:
+    """It is made and kept if there is none. ``SecretsError`` for one that RDS would refuse."""
+
+    def fresh() -> str:
+        return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(40))
+
+    password = ensure(store, [DATABASE], fresh)[DATABASE]
+    if not _RDS_ALLOWED.fullmatch(password) or any(letter in _REFUSED for letter in password):
+        raise SecretsError(
+            f"{store}: {DATABASE}: RDS takes 8 to 128 printable characters other than / ' \" @ and space; "
+            "put such a password there, or delete it before the database exists and a good one is made"
+        )
+    return password
