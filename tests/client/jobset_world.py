@@ -31,8 +31,7 @@ from infra.drive.localaws import Server
 from infra.model import NO_OUTPUTS
 from infra.model import Cluster as Spec
 from infra.model.outputs import Outputs
-from infra.render.kubernetes import access as rights
-from infra.render.kubernetes import identities, namespaces, research, scheduling, volumes
+from infra.render.kubernetes import objects, research, volumes
 from infra.render.kubernetes import queues as queueing
 
 _PATIENCE = 900
@@ -121,8 +120,8 @@ def worlds(
         if queues:
             stack.enter_context(kueue(plane, spec))
         outputs = Outputs(roles=roles)
-        for module in (namespaces, scheduling, rights, identities, research):
-            plane.admin.apply_all(module.objects(spec, outputs))
+        for part in ("namespaces", "scheduling", "access", "identities", "research"):
+            plane.admin.apply_all(objects(part, spec, outputs))
         plane.admin.apply_all({"": volumes.objects(spec, outputs)["volumes.yaml"]})
         assert spec.web_identity is not None
         issuers.publish(plane.driven, embedded_aws.client(aws, "s3"), spec.web_identity, NO_OUTPUTS)

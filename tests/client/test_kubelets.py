@@ -35,7 +35,7 @@ from causeway.cluster.blocked import blocked
 from causeway.commands.shell import WAITS
 from causeway.runtime import NEVER_WORKS, OUT_OF_MEMORY
 from client import real_node
-from infra.render.kubernetes import grafana
+from infra.render.kubernetes import addon_objects
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD
 from infra.render.kubernetes.charts.monitoring import NAMESPACE as MONITORING
 
@@ -470,7 +470,7 @@ def test_people_open_grafana_though_its_node_refuses_every_packet_to_it(
     assert world.node is not None
     alan = person(world, "alan", folder, environment, command)
     world.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MONITORING}})
-    for each in grafana.objects(world.spec)["access.yaml"]:
+    for each in addon_objects.grafana(world.spec)["access.yaml"]:
         world.admin.apply(each)
     start_grafana(world)
     found = wait(partial(address_of_grafana, world), _PATIENCE)

@@ -19,7 +19,7 @@ from causeway.errors import CausewayError, InputError
 from causeway.job import Job
 from causeway.tracking.record import Record
 from causeway.workers import workers_of
-from infra.render.kubernetes import grafana, research
+from infra.render.kubernetes import addon_objects, research
 
 
 def written() -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_grafana_is_where_the_cluster_says() -> None:
     without = structs.replace(cluster, kubernetes=structs.replace(cluster.kubernetes, addons=others))
     assert without.research is not None
     assert parse(research.contract(without, without.research)).dashboards is None
-    assert grafana.objects(without) == {}
+    assert addon_objects.grafana(without) == {}
 
 
 def test_a_run_is_recorded_where_the_cluster_has_mlflow() -> None:

@@ -26,7 +26,7 @@ from client.test_tracking_in_cluster import offered
 from render.kubernetes.tracking_world import VENV, served
 from strategies.outputs import outputs_for
 
-from infra.render.kubernetes import guards, sweeps, tracking
+from infra.render.kubernetes import objects
 
 pytestmark = [
     pytest.mark.skipif(bool(can_run()), reason=can_run()),
@@ -81,8 +81,8 @@ def world(queued: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 @contextmanager
 def _mlflow(found: World, folder: Path) -> Iterator[str]:
     """MLflow as it is rendered; its address."""
-    for module in (guards, tracking, sweeps):
-        found.admin.apply_all(module.objects(found.spec, outputs_for(found.spec)))
+    for part in ("guards", "tracking", "sweeps"):
+        found.admin.apply_all(objects(part, found.spec, outputs_for(found.spec)))
     secret = {"name": "database", "namespace": "mlflow"}
     found.admin.create({"apiVersion": "v1", "kind": "Secret", "metadata": secret,
                         "stringData": {"password": "of-a-test"}})  # fmt: skip

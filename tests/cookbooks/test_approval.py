@@ -42,7 +42,7 @@ from web import Answer, pages
 from infra.drive import localaws
 from infra.drive.kubernetes import certificates
 from infra.model.outputs import Addresses, Outputs
-from infra.render.kubernetes import joining, kubeadm
+from infra.render.kubernetes import access, kubeadm
 from infra.render.kubernetes.manifests import SYSTEM
 
 KUBELET = """\
@@ -271,7 +271,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         plane.kubeadm("init", "phase", "bootstrap-token", "--skip-token-print", f"--config={config}")
         plane.kubeadm("init", "phase", "upload-config", "all", f"--config={config}")
         plane.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
-        plane.admin.apply_all(joining.objects(golden("research"), OUTPUTS))
+        plane.admin.apply_all(access.joining(golden("research"), OUTPUTS))
         with control.controllers(*SIGNERS):
             yield plane
 
@@ -426,7 +426,7 @@ def test_kubeadm_approves_no_request_of_pools(plane: Plane, token: str, machines
     theirs, odd = (plane.ask(other, request("master-1", NODES, *more)) for more in ((), ("api.internal",)))
     assert plane.certificate(theirs)
     assert plane.answer(ours) is None
-    groups = [joining.TOKENS, "system:bootstrappers:kubeadm:default-node-token"]
+    groups = [access.JOIN_TOKENS, "system:bootstrappers:kubeadm:default-node-token"]
     assert [plane.is_approved_by_kubeadm(each) for each in groups] == [False, True]
     assert plane.approve().returncode == 0
     assert plane.answer(ours) == ("Approved", "CausewayPoolInstance")
@@ -535,13 +535,13 @@ def test_servings_wait_for_the_spec_and_for_regions(plane: Plane, machines: Mach
     assert (plane.answer(first), plane.answer(second)) == (None, ("Approved", "CausewayOwnAddresses"))
     assert plane.approve().returncode == 0
     assert plane.answer(first) == ("Approved", "CausewayOwnAddresses")
-    path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{joining.ADDRESSES}"
+    path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{access.ADDRESSES}"
     addresses = plane.admin.call("GET", path)
     plane.admin.call("DELETE", path)
     rack = plane.ask_to_serve(RACK.name, RACK.name)
     assert plane.approve().returncode == 0
     assert plane.answer(rack) is None, "cluster.up has not come to it"
-    plane.admin.create({**addresses, "metadata": {"name": joining.ADDRESSES, "namespace": SYSTEM}})
+    plane.admin.create({**addresses, "metadata": {"name": access.ADDRESSES, "namespace": SYSTEM}})
     assert plane.approve().returncode == 0
     assert plane.answer(rack) == ("Approved", "CausewayOwnAddresses")
 
@@ -569,7 +569,7 @@ def test_the_api_server_talks_to_kubelets_that_the_cluster_has_signed(plane: Pla
         log = "/api/v1/namespaces/default/pods/talks/log"
         with pytest.raises(RefusedError, match="certificate"):
             plane.admin.call("GET", log)
-        path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{joining.ADDRESSES}"
+        path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{access.ADDRESSES}"
         data = {"data": {"loopback": "127.0.0.1"}}
         plane.admin.call("PATCH", path, data, MERGE)
         name = plane.ask_as("loopback", asked)
@@ -616,4 +616,4 @@ def test_the_service_goes_on_answering(plane: Plane, token: str, machines: Machi
 
 def test_masters_and_manifests_name_one_group() -> None:
     group = python("from kubernetes_node.token import GROUP\nanswer = GROUP")
-    assert group == joining.TOKENS
+    assert group == access.JOIN_TOKENS

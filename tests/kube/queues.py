@@ -20,8 +20,8 @@ from waiting import until
 
 from infra.drive.kubernetes import certificates
 from infra.drive.kubernetes.certificates import Pair
-from infra.model import NO_OUTPUTS, Cluster
-from infra.render.kubernetes import access, charts, guards, identities, namespaces, queues, scheduling
+from infra.model import Cluster
+from infra.render.kubernetes import charts, objects
 from infra.render.kubernetes.charts.queues import configuration
 
 ACCOUNT = "system:serviceaccount:kueue-system:kueue-controller-manager"
@@ -55,9 +55,9 @@ def kueue(plane: Plane, spec: Cluster) -> Iterator[None]:
             )
         )
         bring_webhooks(plane.admin, chart, webhooks, authority)
-        for module in (namespaces, scheduling, access, guards, identities, queues):
-            plane.admin.apply_all(module.objects(spec, NO_OUTPUTS))
-        for queue in queues.objects(spec)["ways-in.yaml"]:
+        for part in ("namespaces", "scheduling", "access", "identities", "guards", "queues"):
+            plane.admin.apply_all(objects(part, spec))
+        for queue in objects("queues", spec)["ways-in.yaml"]:
             until(partial(_active, plane.admin, path_of(queue)))
         yield
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from infra.model import Cluster
-from infra.render.kubernetes import flannel
+from infra.render.kubernetes import pod_network
 
 _TAKEN_OFF = 50
 """What flannel's VXLAN takes off the size it is told (flannel, pkg/backend/vxlan)."""
@@ -24,7 +24,7 @@ class Figures:
 
 def figures(cluster: Cluster) -> Figures:
     """The same for all kinds of nodes, or it would be no network."""
-    maps = flannel.objects(cluster)["configuration.yaml"]
+    maps = pod_network.flannel(cluster)["configuration.yaml"]
     found = {_read(each["data"]) for each in maps}
     assert len(found) == 1, found
     return found.pop()

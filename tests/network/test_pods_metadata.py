@@ -12,7 +12,7 @@ from network import pod_rules
 from network.lab import Lab
 from network.node import Node, wait_for
 
-from infra.render.kubernetes import firewall, flannel
+from infra.render.kubernetes import pod_network
 from infra.render.kubernetes.manifests import Object
 
 WORKER, ROUTER = "10.200.0.7", "10.200.0.1"
@@ -113,7 +113,9 @@ def wait() -> Object:
     cluster = golden("research")
     (found,) = [
         each
-        for each in flannel.objects(cluster)["daemons.yaml"][0]["spec"]["template"]["spec"]["initContainers"]
+        for each in pod_network.flannel(cluster)["daemons.yaml"][0]["spec"]["template"]["spec"][
+            "initContainers"
+        ]
         if each["name"] == "wait-for-policies"
     ]
     assert isinstance(found, dict)
@@ -123,8 +125,8 @@ def wait() -> Object:
 def test_containerd_gets_its_network_once_policies_are_in_force(nodes: tuple[Node, Node]) -> None:
     _, worker = nodes
     cluster = golden("research")
-    (spared, *_) = firewall.spared(cluster)
-    data = flannel.objects(cluster)["configuration.yaml"][0]["data"]
+    (spared, *_) = pod_network.spared(cluster)
+    data = pod_network.flannel(cluster)["configuration.yaml"][0]["data"]
     for name, text in data.items():
         worker.write(f"/etc/kube-flannel/{name}", text)
 
@@ -135,8 +137,8 @@ def test_containerd_gets_its_network_once_policies_are_in_force(nodes: tuple[Nod
     assert waited(spared)
     # It looks each second.
     assert not waited("ip-10-0-0-4", 3)
-    other = worker.start("python3", "-c", QUEUE, str(firewall.QUEUE + 900))
+    other = worker.start("python3", "-c", QUEUE, str(pod_network.QUEUE + 900))
     assert not waited("ip-10-0-0-4", 3)
-    worker.start("python3", "-c", QUEUE, str(firewall.QUEUE))
+    worker.start("python3", "-c", QUEUE, str(pod_network.QUEUE))
     wait_for(lambda: waited("ip-10-0-0-4"), "the queue")
     assert other is not None

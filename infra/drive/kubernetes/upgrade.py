@@ -27,7 +27,7 @@ SKEW: Final = 3
 """Minors that a kubelet may be older than its API server."""
 
 USER: Final = "causeway:upgrade"
-"""Whose rights suffice to drain a node (infra.render.kubernetes.upgrades)."""
+"""Whose rights suffice to drain a node (infra.render.kubernetes.access)."""
 
 LIFE: Final = timedelta(hours=3)
 

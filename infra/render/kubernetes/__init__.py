@@ -9,12 +9,14 @@
       charts/                   Helm releases: what is installed, from where, and with which values
       after/                    parts of kinds that charts bring: applied like the others, after the charts
 
-A part is a module here and a row of ``APPLIED`` or ``AFTER``, which give objects, or of ``READ``, which give
-text. Objects that no cluster changes, or in a few values, are YAML below ``templates/kubernetes``.
+A part is a row of ``APPLIED`` or ``AFTER``, which give objects, or of ``READ``, which give text, and a module
+here of its name, or a function in one of ``SHARED``. Objects that no cluster changes, or in a few values, are
+YAML below ``templates/kubernetes``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Final, Protocol
 
@@ -24,7 +26,7 @@ from infra.render.kubernetes.manifests import Documents, kustomization, written
 
 
 class _Applied(Protocol):
-    def objects(self, cluster: Cluster, outputs: Outputs) -> Documents: ...
+    def __call__(self, cluster: Cluster, outputs: Outputs) -> Documents: ...
 
 
 class _Read(Protocol):
@@ -53,7 +55,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "monitoring",
     "autoscaler",
 )
-"""Modules that give objects, in the order in which they are applied."""
+"""Parts that give objects, in the order in which they are applied."""
 
 AFTER: Final[tuple[str, ...]] = (
     "features",
@@ -62,10 +64,26 @@ AFTER: Final[tuple[str, ...]] = (
     "grafana",
     "queues",
 )
-"""Modules whose objects are of kinds that charts bring, in the order in which they are applied."""
+"""Parts whose objects are of kinds that charts bring, in the order in which they are applied."""
+
+SHARED: Final[Mapping[str, frozenset[str]]] = {
+    "access": frozenset({"access", "joining", "upgrades"}),
+    "addon_objects": frozenset({"efa", "features", "grafana", "mirror", "monitoring", "pages"}),
+    "guards": frozenset({"guards", "identities"}),
+    "pod_network": frozenset({"firewall", "flannel"}),
+}
+"""Module → the parts whose functions it has. Every other part is a module with a function ``objects``."""
 
 READ: Final[tuple[str, ...]] = ("kubeadm", "charts")
 """Modules whose files are read by other tools than kubectl."""
+
+
+def objects(part: str, cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
+    """The files of a part, each with its objects; none where the cluster does without it."""
+    shared = next((module for module, parts in SHARED.items() if part in parts), None)
+    module = import_module(f"infra.render.kubernetes.{shared or part}")
+    make: _Applied = getattr(module, part if shared else "objects")
+    return make(cluster, outputs)
 
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
@@ -90,7 +108,6 @@ def _stage(parts: tuple[str, ...], cluster: Cluster, outputs: Outputs) -> Files:
     """The folders of parts that have objects, and a kustomization over them in their order."""
     folders: dict[str, Files] = {}
     for part in parts:
-        module: _Applied = import_module(f"infra.render.kubernetes.{part}")
-        if documents := module.objects(cluster, outputs):
+        if documents := objects(part, cluster, outputs):
             folders[part] = written(documents)
     return merge([kustomization(list(folders)), *(under(part, files) for part, files in folders.items())])

@@ -1,8 +1,4 @@
-"""Who may do what: rights of the spec's people.
-
-Who may become root on machines runs the cluster. Everybody else works in the own namespace and in those of
-their groups, and sees the nodes, the queues and the classes of work. Who has left the spec is in no binding.
-"""
+"""Who may do what: people of the spec, masters and workers."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Final
 
 from infra.catalogue.identities import KUBECONFIGS
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.kubernetes.manifests import Documents, Object, of, static
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, of, static
 from infra.render.kubernetes.tenants import members, subject
 
 _GROUP: Final = "rbac.authorization.k8s.io"
@@ -20,8 +16,15 @@ _MEMBER: Final = "causeway:member"
 _VIEWER: Final = "causeway:viewer"
 
 
-def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Roles, then who has them."""
+def access(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
+    """Who may do what: rights of the spec's people.
+
+    Who may become root on machines runs the cluster. Everybody else works in the own namespace and in those
+    of their groups, and sees the nodes, the queues and the classes of work. Who has left the spec is in no
+    binding.
+
+    Gives roles, then who has them.
+    """
     return {
         "roles.yaml": static("access/roles"),
         "everywhere.yaml": list(_everywhere(cluster)),
@@ -54,3 +57,33 @@ def _everywhere_binding(name: str, role: str, who: Sequence[dict[str, str]]) -> 
 def _binding(namespace: str, who: Sequence[dict[str, str]]) -> Object:
     reference = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": _MEMBER}
     return of(_API, "RoleBinding", "members", namespace=namespace, roleRef=reference, subjects=list(who))
+
+
+JOIN_TOKENS: Final = "system:bootstrappers:causeway:pools"
+"""The group of the tokens (``kubernetes_node.token``)."""
+ADDRESSES: Final = "node-addresses"
+"""The ConfigMap that masters read (``kubernetes_node.approval``)."""
+
+
+def joining(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
+    """What masters need to approve certificates of kubelets (cookbooks/kubernetes, ``upkeep``).
+
+    Rights of the tokens that machines of pools join with; and addresses of machines with a name of their own:
+    the only ones that their serving certificates may have.
+
+    Gives ``addresses.yaml``, and ``rights.yaml`` where masters create such tokens.
+    """
+    addresses = {
+        **{node.name: node.address for site in cluster.sites for node in site.nodes},
+        **{name: each.private for name, each in outputs.instances.items() if each.private},
+    }
+    data = {name: str(address) for name, address in sorted(addresses.items())}
+    documents = {"addresses.yaml": [of("v1", "ConfigMap", ADDRESSES, namespace=SYSTEM, data=data)]}
+    if cluster.secrets.store != "ssm":
+        return documents
+    return documents | {"rights.yaml": static("joining/rights")}
+
+
+def upgrades(_cluster: Cluster, _outputs: Outputs = NO_OUTPUTS) -> Documents:
+    """What a worker may do while it is upgraded."""
+    return {"rights.yaml": static("upgrades/rights")}

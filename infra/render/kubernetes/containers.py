@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.containers import ContainerImage, parse
-from infra.render.kubernetes import AFTER, APPLIED
+from infra.render.kubernetes import AFTER, APPLIED, objects
 
 _LISTS = ("initContainers", "containers")
 """Of a pod's spec."""
@@ -39,7 +38,7 @@ def pulled(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Pulled:
     for name in cluster.kubernetes.kubeadm_images:
         users[name].add("kubeadm")
     for part in (*APPLIED, *AFTER):
-        for documents in import_module(f"infra.render.kubernetes.{part}").objects(cluster, outputs).values():
+        for documents in objects(part, cluster, outputs).values():
             for name in _in_pods(list(documents)):
                 users[name].add(part)
     if cluster.research is not None:

@@ -16,7 +16,7 @@ from infra.catalogue.labels import INTERCONNECT
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
 from infra.model.research import Research
-from infra.render.kubernetes import grafana, tracking_service
+from infra.render.kubernetes import addon_objects, tracking_service
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD, GRAFANA_PORT, NAMESPACE
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, filled, of
 from infra.render.kubernetes.tenants import members, role_of, subject
@@ -112,7 +112,7 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
         "groups": {group.name: group.namespace for group in cluster.access.groups},
         "ssh_nodes": {each.name: list(each.nodes) for each in cluster.access.ssh},
         "dashboards": {"namespace": NAMESPACE, "pod": GRAFANA_POD, "port": GRAFANA_PORT}
-        if grafana.is_there(cluster)
+        if addon_objects.has_grafana(cluster)
         else None,
         **tracking_service.offer(cluster, outputs),
     }

@@ -296,7 +296,7 @@ def signs(master: Machine, kubectl: Kubectl, api: Api) -> Machine:
     """A master, after the rights that it needs have been applied."""
     roles = (
         each
-        for file in rights.objects(golden("research")).values()
+        for file in rights.access(golden("research")).values()
         for each in file
         if each["metadata"]["name"] == KUBECONFIGS
     )

@@ -15,8 +15,8 @@ from kube.api import MERGE, Api, RefusedError, path_of, refused
 from kube.plane import Plane, planes
 from waiting import until
 
-from infra.model import NO_OUTPUTS, Cluster
-from infra.render.kubernetes import access, namespaces, scheduling
+from infra.model import Cluster
+from infra.render.kubernetes import objects
 
 GPUS = "nvidia.com/gpu"
 
@@ -25,10 +25,10 @@ GPUS = "nvidia.com/gpu"
 def world(cluster: Cluster, folder: Path) -> Iterator[Plane]:
     """With everything applied; skips where there is no API server."""
     with planes(folder) as here:
-        for module in (namespaces, scheduling, access):
-            objects = module.objects(cluster, NO_OUTPUTS)
-            here.admin.apply_all(objects)
-            for each in (each for some in objects.values() for each in some):
+        for part in ("namespaces", "scheduling", "access"):
+            documents = objects(part, cluster)
+            here.admin.apply_all(documents)
+            for each in (each for some in documents.values() for each in some):
                 if each["kind"] == "ResourceQuota":
                     # What the controller of quotas, which is not there, says of an empty namespace.
                     hard = each["spec"]["hard"]

@@ -13,7 +13,7 @@ from kube_tools import templated
 from render.kubernetes.policy_world import world
 from waiting import until
 
-from infra.render.kubernetes import charts, features
+from infra.render.kubernetes import addon_objects, charts
 from infra.render.kubernetes.manifests import of
 
 NAMESPACE = "node-feature-discovery"
@@ -37,7 +37,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
         for name in (HERE, THERE):
             here.admin.apply(of("v1", "Node", name))
         here.admin.apply(of("v1", "Pod", "agent", namespace=NAMESPACE, spec=spec))
-        for each in features.objects(cluster)["policy.yaml"]:
+        for each in addon_objects.features(cluster)["policy.yaml"]:
             here.admin.apply(each)
         yield here
 

@@ -21,7 +21,7 @@ from render.kubernetes.test_queue_policies import job_set
 from waiting import until
 
 from infra.model import Cluster
-from infra.render.kubernetes import guards, identities, namespaces
+from infra.render.kubernetes import guards, namespaces
 from infra.render.kubernetes.tenants import GIDS, UID
 
 ALAN = "user-alan"
@@ -37,7 +37,7 @@ def cluster() -> Cluster:
 def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     with world(cluster, tmp_path_factory.mktemp("identities")) as here:
         kinds(here.admin, [*templated("jobset"), *templated("kueue")])
-        here.admin.apply_all({**identities.objects(cluster), **guards.objects(cluster)})
+        here.admin.apply_all({**guards.identities(cluster), **guards.guards(cluster)})
         until(lambda: _in_force(here))
         yield here
 

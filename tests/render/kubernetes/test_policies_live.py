@@ -31,7 +31,7 @@ from infra.drive.kubernetes.apply import Part, without
 from infra.model import Cluster
 from infra.model.kubernetes import PriorityClass
 from infra.render import kubernetes
-from infra.render.kubernetes import charts, grafana, guards, mirror, volumes
+from infra.render.kubernetes import addon_objects, charts, guards, volumes
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD
 from infra.render.kubernetes.manifests import Manifest
 from infra.render.kubernetes.nodes import MIRROR
@@ -312,7 +312,7 @@ PODS = (GRAFANA_POD, "prometheus-monitoring-prometheus-0", "alertmanager-monitor
 def monitored(here: Plane, cluster: Cluster) -> Iterator[Plane]:
     """With the pods of monitoring, which nobody runs, and who may open Grafana."""
     here.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MONITORING}})
-    for each in grafana.objects(cluster)["access.yaml"]:
+    for each in addon_objects.grafana(cluster)["access.yaml"]:
         here.admin.apply(each)
     made = [pod(name, MONITORING) for name in PODS]
     for each in made:
@@ -363,7 +363,7 @@ def test_who_has_left_opens_nothing(monitored: Plane, cluster: Cluster) -> None:
     alan, grace = monitored.somebody("alan"), monitored.somebody("grace")
     until(partial(sees_grafana, alan))
     users = tuple(user for user in cluster.access.users if user.login != "alan")
-    left = grafana.objects(replace(cluster, access=replace(cluster.access, users=users)))
+    left = addon_objects.grafana(replace(cluster, access=replace(cluster.access, users=users)))
     for each in without(Part("grafana", tuple(left["access.yaml"])), ["grace"]).objects:
         monitored.admin.apply(dict(each))
     until(lambda: not sees_grafana(alan) and not sees_grafana(grace))
@@ -522,7 +522,7 @@ def test_a_volume_keeps_its_pods_where_it_can_be_mounted(here: Plane, cluster: C
 
 
 def test_no_container_makes_packets_of_its_own(here: Plane, cluster: Cluster) -> None:
-    for each in guards.objects(cluster)["packets.yaml"]:
+    for each in guards.guards(cluster)["packets.yaml"]:
         here.admin.apply(each)
     alan = here.somebody("alan", "causeway:researchers")
     said: list[tuple[dict[str, Any] | None, list[str]]] = [
@@ -561,7 +561,7 @@ def test_no_container_makes_packets_of_its_own(here: Plane, cluster: Cluster) ->
 
 
 def test_hosts_of_pages_belong_to_namespaces(here: Plane, cluster: Cluster) -> None:
-    for each in guards.objects(cluster)["names.yaml"]:
+    for each in guards.guards(cluster)["names.yaml"]:
         here.admin.apply(each)
     ada = here.somebody("ada", "causeway:engineers")
     assert cluster.kubernetes.ingress is not None
@@ -594,7 +594,7 @@ def test_hosts_of_pages_belong_to_namespaces(here: Plane, cluster: Cluster) -> N
 
 
 def test_a_claim_on_a_path_stays_with_its_people(here: Plane, cluster: Cluster) -> None:
-    for each in guards.objects(cluster)["claims.yaml"]:
+    for each in guards.guards(cluster)["claims.yaml"]:
         here.admin.apply(each)
     alan = here.somebody("alan", "causeway:researchers")
 
@@ -627,7 +627,7 @@ def test_the_mirror_of_images_has_no_port_on_machines(here: Plane, cluster: Clus
     service["spec"]["ports"][0].pop("nodePort")
     before = {**service, "metadata": {**service["metadata"], "name": "before", "annotations": {}}}
     assert here.admin.apply(before)["spec"]["ports"][0]["nodePort"]
-    for each in mirror.objects(cluster)["services.yaml"]:
+    for each in addon_objects.mirror(cluster)["services.yaml"]:
         here.admin.apply(each)
     probe = {**service, "metadata": {**service["metadata"], "name": "probe"}}
     until(lambda: here.admin.create(probe, dry=True)["spec"]["type"] == "ClusterIP")

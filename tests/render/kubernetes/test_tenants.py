@@ -9,9 +9,9 @@ import pytest
 from golden_clusters import golden
 from msgspec.structs import replace
 
-from infra.model import NO_OUTPUTS, Cluster
+from infra.model import Cluster
 from infra.model.kubernetes import AllowedEgress
-from infra.render.kubernetes import access, namespaces
+from infra.render.kubernetes import objects
 
 
 @pytest.fixture(scope="module")
@@ -19,15 +19,15 @@ def research() -> Cluster:
     return golden("research")
 
 
-def found(module: Any, cluster: Cluster) -> list[dict[str, Any]]:
-    return [each for some in module.objects(cluster, NO_OUTPUTS).values() for each in some]
+def found(part: str, cluster: Cluster) -> list[dict[str, Any]]:
+    return [each for some in objects(part, cluster).values() for each in some]
 
 
-def of_kind(module: Any, cluster: Cluster, kind: str) -> dict[tuple[str, str], dict[str, Any]]:
+def of_kind(part: str, cluster: Cluster, kind: str) -> dict[tuple[str, str], dict[str, Any]]:
     """Namespace and name → object."""
     return {
         (each["metadata"].get("namespace", ""), each["metadata"]["name"]): each
-        for each in found(module, cluster)
+        for each in found(part, cluster)
         if each["kind"] == kind
     }
 
@@ -36,7 +36,7 @@ def test_work_of_a_person_is_on_the_account_of_their_first_group(research: Clust
     ada = replace(research.access.users[0], groups=("researchers", "engineers"))
     loner = replace(research.access.users[1], groups=())
     cluster = replace(research, access=replace(research.access, users=(ada, loner)))
-    every = of_kind(namespaces, cluster, "Namespace")
+    every = of_kind("namespaces", cluster, "Namespace")
     teams = {name: each["metadata"]["labels"].get("causeway.dev/team") for (_, name), each in every.items()}
     assert teams[ada.namespace] == "team-researchers"
     assert teams[loner.namespace] == "shared"
@@ -49,7 +49,7 @@ def test_a_groups_pods_may_be_let_do_more(research: Cluster) -> None:
     cluster = replace(research, access=replace(research.access, groups=groups))
     levels = {
         name: each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
-        for (_, name), each in of_kind(namespaces, cluster, "Namespace").items()
+        for (_, name), each in of_kind("namespaces", cluster, "Namespace").items()
     }
     system = {first.namespace, "causeway-system"}
     assert {name for name, level in levels.items() if level == "privileged"} == system
@@ -62,7 +62,7 @@ def test_pods_reach_the_internet_and_of_machines_names_and_the_api(research: Clu
     allowed = AllowedEgress(IPv4Network("10.200.0.50/32"), "udp", (161, 5432))
     egress = replace(research.kubernetes.egress, allowed=(allowed,), endpoints=(research.regions[0].vpc,))
     changed = replace(research, kubernetes=replace(research.kubernetes, egress=egress))
-    policy = next(iter(of_kind(namespaces, changed, "NetworkPolicy").values()))["spec"]
+    policy = next(iter(of_kind("namespaces", changed, "NetworkPolicy").values()))["spec"]
     pods, internet, machines, endpoints, stated = policy["egress"]
     assert pods == {"to": [{"namespaceSelector": {}}]}
     (outside,) = internet["to"]
@@ -91,7 +91,7 @@ def test_pods_reach_the_internet_and_of_machines_names_and_the_api(research: Clu
 def test_quotas_are_the_specs(research: Cluster) -> None:
     limits = replace(research.kubernetes.namespaces, pods=7, cpu=20, memory_mib=2048)
     cluster = replace(research, kubernetes=replace(research.kubernetes, namespaces=limits))
-    for quota in of_kind(namespaces, cluster, "ResourceQuota").values():
+    for quota in of_kind("namespaces", cluster, "ResourceQuota").values():
         wanted = {"pods": "7", "requests.cpu": "20", "requests.memory": "2048Mi"}
         assert wanted.items() <= quota["spec"]["hard"].items()
 
@@ -99,7 +99,7 @@ def test_quotas_are_the_specs(research: Cluster) -> None:
 def test_no_role_hands_out_rights_or_moves_walls(research: Cluster) -> None:
     (member,) = (
         each
-        for (_, name), each in of_kind(access, research, "ClusterRole").items()
+        for (_, name), each in of_kind("access", research, "ClusterRole").items()
         if name == "causeway:member"
     )
     writing = {

@@ -15,10 +15,8 @@ from infra.catalogue import efa as catalogue
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render import kubernetes
 from infra.render.kubernetes import (
+    addon_objects,
     autoscaler,
-    efa,
-    features,
-    flannel,
     gpu,
     kubeadm,
     queues,
@@ -60,9 +58,9 @@ UNTRACKED = replace(REFERENCE, tracking=None)
     "documents",
     [
         lambda: gpu.objects(golden("minimal")),
-        lambda: features.objects(golden("minimal")),
-        lambda: efa.objects(golden("minimal")),
-        lambda: efa.objects(without_addon(efa.NAME)),
+        lambda: addon_objects.features(golden("minimal")),
+        lambda: addon_objects.efa(golden("minimal")),
+        lambda: addon_objects.efa(without_addon(addon_objects.EFA)),
         lambda: queues.objects(without_addon("kueue")),
         lambda: autoscaler.objects(replace(REFERENCE, pools=())),
         lambda: tracking.objects(UNTRACKED, outputs_for(REFERENCE)),
@@ -111,13 +109,13 @@ def test_a_changed_configuration_restarts_its_pods() -> None:
     overlay = replace(REFERENCE.kubernetes.overlay, mtu=1300)
     network = replace(REFERENCE, kubernetes=replace(REFERENCE.kubernetes, overlay=overlay))
     slower = replace(REFERENCE, autoscaler=replace(REFERENCE.autoscaler, idle=1234))
-    for module, name, changed in (
-        (flannel, ("DaemonSet", "flannel"), network),
-        (autoscaler, ("Deployment", "autoscaler"), slower),
+    for part, name, changed in (
+        ("flannel", ("DaemonSet", "flannel"), network),
+        ("autoscaler", ("Deployment", "autoscaler"), slower),
     ):
-        before = noted(module.objects(REFERENCE), *name)
-        assert before == noted(module.objects(REFERENCE), *name)
-        assert before != noted(module.objects(changed), *name)
+        before = noted(kubernetes.objects(part, REFERENCE), *name)
+        assert before == noted(kubernetes.objects(part, REFERENCE), *name)
+        assert before != noted(kubernetes.objects(part, changed), *name)
 
 
 def test_the_autoscaler_may_look_at_what_it_watches_and_at_nothing_else() -> None:

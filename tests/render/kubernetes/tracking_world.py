@@ -36,7 +36,7 @@ from infra.drive.kubernetes import secrets
 from infra.drive.secrets import database_password
 from infra.load import load
 from infra.model import Cluster
-from infra.render.kubernetes import access, namespaces, research, tracking
+from infra.render.kubernetes import objects, research
 from infra.resolve import lockfile
 from infra.resolve.cluster import resolve
 
@@ -133,9 +133,9 @@ def tracked(folder: Path) -> Iterator[Tracking]:
     cluster = rendered()
     store = local_store(folder)
     with planes(folder / "api", secrets.made(store, datetime.now(UTC))) as plane, ExitStack() as stack:
-        for module in (namespaces, access, research, tracking):
-            plane.admin.apply_all(module.objects(cluster, outputs_for(cluster)))
-        assert [bring_access(plane.driven, store, None) for _ in range(2)] == ["created", "unchanged"]
+        for part in ("namespaces", "access", "research", "tracking"):
+            plane.admin.apply_all(objects(part, cluster, outputs_for(cluster)))
+        assert [bring_access(plane.driven, store, None) for _ in range(2)] == ["brought", "there"]
         aws = localaws.start(folder / "aws", "tracking")
         stack.callback(localaws.stop, aws.folder)
         assert cluster.storage.work is not None

@@ -38,7 +38,7 @@ CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING = "kubernetes.io/kubelet-serving"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 ADDRESSES = "/api/v1/namespaces/causeway-system/configmaps/node-addresses"
-"""Name of a machine of the spec → its address (``infra/render/kubernetes/joining.py``)."""
+"""Name of a machine of the spec → its address (``infra/render/kubernetes/access.py``)."""
 PURPOSES = {CLIENT: "client auth", SERVING: "server auth"}
 COMMON = ({"digital signature"}, {"digital signature", "key encipherment"})
 """What a kubelet requests beside the purpose; the second only with RSA keys (Kubernetes,

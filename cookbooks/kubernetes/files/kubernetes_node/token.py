@@ -17,7 +17,7 @@ from kubernetes_node.settings import Failed, Paths, Settings, read
 
 LIFE = "2h"
 GROUP = "system:bootstrappers:causeway:pools"
-"""Its rights are those of infra/render/kubernetes/joining.py."""
+"""Its rights are those of infra/render/kubernetes/access.py."""
 
 
 def secret(paths: Paths, settings: Settings) -> str:
