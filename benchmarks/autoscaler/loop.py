@@ -24,7 +24,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from benchmarks.autoscaler import burst, decoding
-from infra.autoscaler import garbage_collection
+from infra.autoscaler import loop
 from infra.autoscaler.config import Config, Group
 from infra.autoscaler.decision import SetDesired
 from infra.autoscaler.fault_isolation import isolated
@@ -65,7 +65,7 @@ class Whole:
 
 def whole(pods: int = 30_000, hosts: int = 1_000, *, diverse: bool = False) -> Whole:
     """One loop of a new process."""
-    garbage_collection.seldom()  # as the process does it
+    loop.collect_seldom()  # as the process does it
     groups = tuple(
         replace(each, labels={**each.labels, **_LABELS}, taints=(_TAINT,)) for each in burst.groups(hosts)
     )

@@ -58,14 +58,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(asked: argparse.Namespace) -> int:
     from infra.autoscaler import config as configurations
-    from infra.autoscaler import garbage_collection
     from infra.autoscaler.assembly import Cluster, controller
+    from infra.autoscaler.loop import collect_seldom
     from infra.autoscaler.reporting import logs
     from infra.autoscaler.reporting.metrics import PORT, Metrics, Server
 
     config = configurations.read(asked.config)
     logs.begin()
-    garbage_collection.seldom()
+    collect_seldom()
     stop = threading.Event()
     _stop_on_signals(stop)
     cluster = Cluster(config, asked.kubeconfig)

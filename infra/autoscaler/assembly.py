@@ -20,6 +20,7 @@ from infra.autoscaler.aws.clients import READING, WRITING, Clients
 from infra.autoscaler.aws.reading import Reader
 from infra.autoscaler.aws.writing import AwsWriter
 from infra.autoscaler.config import Config
+from infra.autoscaler.decision import Result
 from infra.autoscaler.fault_isolation import isolated
 from infra.autoscaler.kube.client import AwayError, Client
 from infra.autoscaler.kube.credentials import Credentials
@@ -37,7 +38,6 @@ from infra.autoscaler.observed.decoding import Decoder, snapshot
 from infra.autoscaler.observed.snapshot import Node, Pod, Snapshot
 from infra.autoscaler.reporting import availability
 from infra.autoscaler.reporting.pod_events import news
-from infra.autoscaler.results import Result
 from infra.autoscaler.steady_clock import Steady
 
 _LOG: Final = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What is to be done, and why: the answer of one loop."""
+"""What is to be done, and why: the answer of one loop; and what came of each action."""
 
 from __future__ import annotations
 
@@ -180,3 +180,36 @@ class Decision(Struct, frozen=True):
     figures: Figures = Figures()
     stopped: str | None = None
     """Why nothing is written; None if it is."""
+
+
+Status = Literal[
+    "done",  # it was written
+    "planned",  # it would have been: this is a dry run
+    "needless",  # it is so already
+    "stale",  # the world has changed since it was decided: nothing was written, the next loop looks again
+    "refused",  # the API says no: nothing was written
+    "failed",  # it may have been written or not: no answer, or one that makes no sense
+]
+
+
+class Result(Struct, frozen=True):
+    """What a writer says of one action."""
+
+    status: Status
+    text: str = ""
+    """Why, for people; empty where there is nothing to say."""
+    desired: int | None = None
+    """The size that was written, where that is not the one asked for."""
+
+    @property
+    def written(self) -> bool:
+        """Whether the world is, or may be, as the action wants it."""
+        return self.status in ("done", "needless", "failed")
+
+
+class Done(Struct, frozen=True):
+    """An action and its result."""
+
+    action: Action
+    result: Result
+    seconds: float = 0.0

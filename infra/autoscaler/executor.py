@@ -17,18 +17,19 @@ from infra.autoscaler.decision import (
     Action,
     Answer,
     Decision,
+    Done,
     Evict,
     FreeNode,
     HoldFlavor,
     Release,
     RemoveNode,
+    Result,
     SetDesired,
     TaintNode,
     Tell,
     Terminate,
 )
 from infra.autoscaler.observed.snapshot import Node, Pod
-from infra.autoscaler.results import Done, Result
 
 _AT_ONCE: Final = 8
 """Groups, or nodes, of a region that are worked on at the same time."""

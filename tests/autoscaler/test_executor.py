@@ -18,17 +18,18 @@ from infra.autoscaler.decision import (
     Action,
     Answer,
     Decision,
+    Done,
     Evict,
     FreeNode,
     Release,
     RemoveNode,
+    Result,
     SetDesired,
     TaintNode,
     Terminate,
 )
 from infra.autoscaler.memory import Drain, Memory
 from infra.autoscaler.observed.snapshot import Node, Pod
-from infra.autoscaler.results import Done, Result
 
 WEST, EAST = make.group("us-west-2"), make.group("us-east-1")
 CONFIG = make.config(WEST, EAST)

@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from infra.autoscaler.config import Config
-from infra.autoscaler.decision import Decision, FreeNode, Notice, SetDesired, TaintNode, Terminate
+from infra.autoscaler.decision import Decision, Done, FreeNode, Result, SetDesired, TaintNode, Terminate
 from infra.autoscaler.loop import LONGEST_PAUSE, Cycle, Loop, Parts, kept
 from infra.autoscaler.memory import Booking, Drain, Memory, Resize
 from infra.autoscaler.observed.snapshot import Node, Pod, Snapshot
 from infra.autoscaler.reporting import logs
-from infra.autoscaler.results import Done, Result
 
 WEST, EAST = make.group("us-west-2"), make.group("us-east-1")
 CONFIG = make.config(WEST, EAST)

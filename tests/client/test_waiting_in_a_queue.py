@@ -35,7 +35,7 @@ from infra.autoscaler import config as configuration
 from infra.autoscaler.kube.client import Client
 from infra.autoscaler.kube.credentials import Credentials
 from infra.autoscaler.kube.events import Events
-from infra.autoscaler.reporting.news import News
+from infra.autoscaler.reporting.pod_events import News
 from infra.model import Cluster as Spec
 from infra.render.kubernetes import autoscaler
 

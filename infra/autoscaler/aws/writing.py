@@ -19,10 +19,9 @@ from typing import Any, Final, TypeVar
 from infra.autoscaler.aws import clients, responses
 from infra.autoscaler.aws.clients import Clients
 from infra.autoscaler.config import Config, Group
-from infra.autoscaler.decision import Release, SetDesired, Terminate
+from infra.autoscaler.decision import Release, Result, SetDesired, Terminate
 from infra.autoscaler.observed.snapshot import GroupState
 from infra.autoscaler.observed.state_builder import present_units
-from infra.autoscaler.results import Result
 
 Write = SetDesired | Terminate | Release
 _A = TypeVar("_A", SetDesired, Terminate, Release)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from infra.autoscaler.kube.client import MERGE, Client, KubeError, RefusedError
-from infra.autoscaler.reporting.news import News
+from infra.autoscaler.reporting.pod_events import News
 
 CONTROLLER: Final = "causeway.dev/autoscaler"
 

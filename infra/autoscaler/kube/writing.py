@@ -14,10 +14,19 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from infra.autoscaler.decision import Action, Answer, Evict, FreeNode, HoldFlavor, RemoveNode, TaintNode, Tell
+from infra.autoscaler.decision import (
+    Action,
+    Answer,
+    Evict,
+    FreeNode,
+    HoldFlavor,
+    RemoveNode,
+    Result,
+    TaintNode,
+    Tell,
+)
 from infra.autoscaler.kube.client import JSON, MERGE, AwayError, Client, KubeError, RefusedError
 from infra.autoscaler.observed.snapshot import DRAIN_TAINT, ENDS_AT, NO_CAPACITY
-from infra.autoscaler.results import Result
 
 _ROUNDS: Final = 4
 """Times that an object is read again because somebody else wrote it in between."""

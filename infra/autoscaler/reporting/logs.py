@@ -8,9 +8,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from infra.autoscaler.decision import Decision
+from infra.autoscaler.decision import Status
 from infra.autoscaler.loop import Cycle
-from infra.autoscaler.results import Status
 
 _LOG: Final = logging.getLogger("infra.autoscaler")
 

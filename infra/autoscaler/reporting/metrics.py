@@ -22,10 +22,9 @@ from prometheus_client import (
 )
 
 from infra.autoscaler.config import Config, Group
-from infra.autoscaler.decision import Decision, Release, SetDesired, Terminate
+from infra.autoscaler.decision import Decision, Done, Release, SetDesired, Terminate
 from infra.autoscaler.loop import Cycle
 from infra.autoscaler.memory import Memory
-from infra.autoscaler.results import Done
 
 PORT: Final = 10258
 """What the Deployment names ``metrics``."""

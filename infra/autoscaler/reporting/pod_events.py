@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
+
+from msgspec import Struct
 
 from infra.autoscaler.backoff import barred
 from infra.autoscaler.config import Config
@@ -11,7 +13,6 @@ from infra.autoscaler.decision import Decision, Verdict
 from infra.autoscaler.launch_failures.detection import words
 from infra.autoscaler.observed.snapshot import Snapshot
 from infra.autoscaler.reporting import sentences
-from infra.autoscaler.reporting.news import News
 
 _REASONS: Final[dict[str, str]] = {
     "coming": "MachineBoots",
@@ -24,6 +25,24 @@ _REASONS: Final[dict[str, str]] = {
 ELSEWHERE: Final = "MachineStartsElsewhere"
 """Another reason than `MachineStarts`, which a pod has mostly heard a moment before of the first region: new
 words of the same reason are kept back for minutes."""
+
+
+class News(Struct, frozen=True):
+    """Something about an object, which becomes an Event of Kubernetes."""
+
+    kind: str
+    namespace: str
+    """Empty for a node."""
+    name: str
+    uid: str
+    reason: str
+    """One word: ``WaitsForCapacity``."""
+    note: str
+    """One line for people."""
+    type: Literal["Normal", "Warning"] = "Normal"
+    action: str = "Scale"
+    api: str = "v1"
+    """The object's API version."""
 
 
 def news(snapshot: Snapshot, decision: Decision, config: Config) -> Iterator[News]:

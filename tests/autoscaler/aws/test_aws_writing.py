@@ -20,8 +20,7 @@ from msgspec import structs
 from infra.autoscaler.aws.clients import WRITING, Clients, refused
 from infra.autoscaler.aws.writing import AwsWriter
 from infra.autoscaler.config import PricedType
-from infra.autoscaler.decision import Release, SetDesired, Terminate
-from infra.autoscaler.results import Result
+from infra.autoscaler.decision import Release, Result, SetDesired, Terminate
 
 WEST = make.group(min=1, max=9)
 SHORT = structs.replace(WRITING, read=2.0)

@@ -9,7 +9,7 @@ from autoscaler.apiserver import ApiServer, Object
 from autoscaler.kube.clusters import Cluster, fresh
 
 from infra.autoscaler.kube.events import Events
-from infra.autoscaler.reporting.news import News
+from infra.autoscaler.reporting.pod_events import News
 
 EVENTS = "/apis/events.k8s.io/v1/events"
 

@@ -23,7 +23,7 @@ from infra.autoscaler.kube.watching import Watcher
 from infra.autoscaler.kube.writing import KubeWriter
 from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed.decoding import Decoder
-from infra.autoscaler.reporting.news import News
+from infra.autoscaler.reporting.pod_events import News
 from infra.render.kubernetes.manifests import SYSTEM
 
 

@@ -11,8 +11,7 @@ from autoscaler.apiobjects import condition, container, job, listed, meta, owner
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from infra.autoscaler.observed.decoding import Decoder, snapshot
-from infra.autoscaler.observed.decoding.splitting import split
+from infra.autoscaler.observed.decoding import Decoder, snapshot, split
 from infra.autoscaler.observed.snapshot import Node, Pod
 
 BAD = pod("bad", container({"cpu": "many"}))

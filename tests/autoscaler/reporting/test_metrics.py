@@ -14,20 +14,11 @@ from autoscaler import make
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from infra.autoscaler.decision import (
-    Decision,
-    Figures,
-    Notice,
-    NoticeKind,
-    SetDesired,
-    TaintNode,
-    Terminate,
-)
+from infra.autoscaler.decision import Decision, Done, Figures, Result, SetDesired, TaintNode, Terminate
 from infra.autoscaler.loop import Cycle
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.observed.snapshot import Snapshot
 from infra.autoscaler.reporting.metrics import UNREADY, Metrics, Server
-from infra.autoscaler.results import Done, Result
 from infra.render.kubernetes import autoscaler as rendered
 
 STATIC = Path(__file__).parents[3] / "templates" / "kubernetes" / "static"

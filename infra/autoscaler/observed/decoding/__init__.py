@@ -6,6 +6,7 @@ by its name, and no exception. Nothing here asks anybody for anything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -16,7 +17,41 @@ from msgspec import Raw
 from infra.autoscaler.observed.decoding import wire
 from infra.autoscaler.observed.decoding.objects import Make, Reader, kinds
 from infra.autoscaler.observed.decoding.snapshot_builder import snapshot
-from infra.autoscaler.observed.decoding.splitting import split
+
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s:,\[\]{}"]+', re.DOTALL)
+
+
+def split(body: bytes) -> tuple[bytes, list[bytes]]:
+    """(``metadata``, ``items``) of a list as raw JSON, without a look at what is in its items: depth is a
+    matter of counting. ValueError for what is not a list."""
+    metadata = b"{}"
+    items: list[bytes] | None = None
+    depth = start = 0
+    key, expects_key = b"", True
+    for token in _TOKEN.finditer(body):
+        text = token.group()
+        if text in (b"{", b"["):
+            depth += 1
+            if (depth == 2 and key == b'"metadata"') or (depth == 3 and key == b'"items"' and text == b"{"):
+                start = token.start()
+            elif depth == 2 and key == b'"items"' and text == b"[":
+                items = []
+        elif text in (b"}", b"]"):
+            depth -= 1
+            if depth == 2 and key == b'"items"' and items is not None:
+                items.append(body[start : token.end()])
+            elif depth == 1:
+                if key == b'"metadata"':
+                    metadata = body[start : token.end()]
+                expects_key = True
+        elif depth == 1:
+            if expects_key:
+                key = text
+            expects_key = not expects_key
+    if items is None or depth or not body.lstrip().startswith(b"{"):
+        raise ValueError("this is not a list")
+    return metadata, items
+
 
 _BAD: Final = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 """What bad input can lead to. UnicodeDecodeError is a ValueError."""
