@@ -1,6 +1,6 @@
 """A spec against the one that was last applied: what changed, and whether it may.
 
-Each field carries its update policy (``infra.schema.policy``). Compared is what was decided, not what was
+Each field carries its update policy (``infra.schema.base``). Compared is what was decided, not what was
 written: to write down the block that a VPC has anyway changes nothing, and to lose the lock file does.
 
 ``snapshot`` is what is remembered of an apply; ``changes`` compares it with today's spec; ``refused`` turns
@@ -19,9 +19,9 @@ from pydantic import BaseModel
 from infra.errors import Path, Position, Problem, dotted
 from infra.model import Cluster
 from infra.schema import Spec
+from infra.schema.base import Policy, Update, policy_of
 from infra.schema.defaults import primary_of
 from infra.schema.formatting import hints, item_of, models, part_of, plain, spelled
-from infra.schema.policy import Policy, Update, policy_of
 from infra.schema.sites import AwsSite
 
 CODE: Final = "UPD001"

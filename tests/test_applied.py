@@ -27,8 +27,8 @@ from infra.model import Cluster
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 from infra.schema import Spec
+from infra.schema.base import Update, policy_of
 from infra.schema.formatting import hints, item_of, models
-from infra.schema.policy import Update, policy_of
 from infra.schema.reference import parts
 
 MESSAGES = Path(__file__).parent / "messages/applied.txt"

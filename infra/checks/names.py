@@ -10,7 +10,7 @@ from infra.catalogue.limits import NAMES, TAGS_PER_RESOURCE
 from infra.checks.facts import Facts, Machines
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
-from infra.model.kubernetes import Taint
+from infra.model.kubernetes import Taint, capacity
 from infra.model.labels import place_labels, pool_labels
 from infra.model.names import (
     autoscaler_tags,
@@ -23,7 +23,6 @@ from infra.model.names import (
     thing_tags,
 )
 from infra.model.places import Gpus
-from infra.model.resources import capacity
 
 _NAME: Final = "Name"
 """The tag that modules add."""

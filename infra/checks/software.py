@@ -13,7 +13,7 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant_one_of
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path
-from infra.schema.software import Pin
+from infra.schema.machines import Pin
 
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~_-]*")
 """Debian Policy 5.6.12, and PEP 440, which asks for less."""

@@ -10,15 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from infra.catalogue.roles import makes_node
-from infra.model.kubernetes import Kubernetes
+from infra.model.kubernetes import Kubernetes, WebIdentity
 from infra.model.machines import ControlPlane, Image, Instance, Machines, NodePool
 from infra.model.places import Network, PhysicalSite, Region, RetiredRegion
 from infra.model.platform import Access, Autoscaler, Dns, Storage
-from infra.model.research import Research
+from infra.model.research import Research, Tracking
 from infra.model.software import Client, GpuFamily, Pin
-from infra.model.tracking import Tracking
 from infra.model.tunnels import SiteGateway
-from infra.model.web_identity import WebIdentity
 
 
 class Aws(Struct, frozen=True):

@@ -1,13 +1,14 @@
-"""The Kubernetes cluster over all sites."""
+"""The Kubernetes cluster over all sites, what an empty node has, and how AWS knows the cluster's tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from infra.catalogue import efa
 from infra.catalogue.addons import Chart
 
 
@@ -182,3 +183,46 @@ class Kubernetes(Struct, frozen=True):
     def has(self, *names: str) -> bool:
         """Whether these add-ons are on, all of them."""
         return all(self.addon(name) is not None for name in names)
+
+
+Server: TypeAlias = Literal["s3", "cloudfront"]
+
+
+class Issuer(Struct, frozen=True):
+    """An address where the world finds the keys that the API server signs tokens of service accounts with.
+
+    OpenID Connect Discovery 1.0: ``<url>/.well-known/openid-configuration`` names the key set.
+    """
+
+    served_by: Server
+    folder: str
+    """Where in the bucket its two documents are: empty, or with a slash at the end."""
+    url: str | None
+    """Tokens name it. None for one that only AWS knows (``Outputs.issuers``)."""
+
+
+class WebIdentity(Struct, frozen=True):
+    """The issuers of the cluster's tokens, and roles for those who hold them."""
+
+    bucket: str
+    """It holds the documents of the issuers and nothing else; public where it serves them itself."""
+    region: str
+    """Its AWS region."""
+    tags: Mapping[str, str]
+    issuers: tuple[Issuer, ...]
+    """The first one signs; tokens of all are accepted."""
+    roles: Mapping[str, str]
+    """Namespace of a person or a group → the IAM role of its pods."""
+
+
+def capacity(vcpus: int, memory_mib: int, disk_gib: int, gpus: int, adapters: int) -> dict[str, str]:
+    """``disk_gib``: of the root disk. ``gpus``: as many as it offers. ``adapters``: of EFA."""
+    found = {"cpu": str(vcpus), "memory": f"{memory_mib}Mi", "ephemeral-storage": f"{disk_gib}Gi"}
+    return {**found, **({"nvidia.com/gpu": str(gpus)} if gpus else {}), **of_adapters(adapters)}
+
+
+def of_adapters(count: int) -> dict[str, str]:
+    """What a node with adapters of EFA offers besides; nothing without them."""
+    if not count:
+        return {}
+    return {efa.RESOURCE: str(count), efa.HUGE_PAGES_RESOURCE: f"{efa.HUGE_PAGES_MIB}Mi"}

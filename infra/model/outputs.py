@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from infra.model.kubernetes import Issuer
 from infra.model.tunnels import SiteTunnel
-from infra.model.web_identity import Issuer
 
 
 class Addresses(Struct, frozen=True):

@@ -17,11 +17,11 @@ from msgspec import to_builtins
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs, to_json
 from infra.model.ipsec import Ipsec
+from infra.model.kubernetes import WebIdentity
 from infra.model.machines import Image, Instance, NodeGroup, NodePool
 from infra.model.places import Link, Peering, Region
 from infra.model.platform import Bucket, FileSystem, Record
-from infra.model.tracking import ManagedDatabase
-from infra.model.web_identity import WebIdentity
+from infra.model.research import ManagedDatabase
 from infra.render.kubernetes import homes, kubeadm, volumes
 from infra.render.templating import fill, static
 

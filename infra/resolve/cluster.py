@@ -26,13 +26,11 @@ from infra.resolve.instances import (
     resolve_control_plane,
     resolve_ssh_nodes,
 )
-from infra.resolve.ipsec import resolve_ipsec
-from infra.resolve.kubernetes import resolve_kubernetes
+from infra.resolve.kubernetes import resolve_kubernetes, resolve_web_identity
 from infra.resolve.lockfile import Lock
 from infra.resolve.machines import resolve_images, resolve_machines, resolve_pools
 from infra.resolve.mounts import Joined
 from infra.resolve.numbers import plan_numbers
-from infra.resolve.overlay import overlay_ports, resolve_overlay
 from infra.resolve.places import (
     moved_regions,
     resolve_links,
@@ -50,15 +48,13 @@ from infra.resolve.platform import (
     resolve_ssh,
     resolve_storage,
 )
-from infra.resolve.pod_egress import resolve_pod_egress
+from infra.resolve.pod_network import overlay_ports, resolve_overlay, resolve_pod_egress
 from infra.resolve.pool_names import plan_pool_names
 from infra.resolve.remote import resolve_vpn
-from infra.resolve.research import resolve_research, resolve_work
+from infra.resolve.research import resolve_research, resolve_tracking, resolve_work
 from infra.resolve.software import resolve_client, resolve_gpu_families, resolve_software
-from infra.resolve.tracking import resolve_tracking
 from infra.resolve.transit import resolve_transit
-from infra.resolve.tunnels import resolve_gateways
-from infra.resolve.web_identity import resolve_web_identity
+from infra.resolve.tunnels import resolve_gateways, resolve_ipsec
 from infra.resolve.zones import Zones
 from infra.schema import Spec
 from infra.schema.defaults import hub, interconnect, node_prefix

@@ -12,7 +12,7 @@ from infra.model.machines import ControlPlane, Disk, Image, Instance
 from infra.model.names import identifier, named, subnet_name, thing_tags
 from infra.model.places import Region, Tier
 from infra.resolve.machines import ROOT_DEVICE, gpus_of
-from infra.resolve.run_lists import run_list
+from infra.resolve.software import run_list
 from infra.resolve.zones import Zones, instance_owner
 from infra.schema import Spec
 from infra.schema.defaults import MASTER, control_image, hosts, vpn_host, vpn_sites

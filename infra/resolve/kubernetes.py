@@ -1,16 +1,23 @@
-"""The Kubernetes cluster's settings."""
+"""The Kubernetes cluster's settings, with classes of work and the issuers by which AWS takes its tokens."""
 
 from __future__ import annotations
 
 from ipaddress import IPv4Network
+from typing import Final, Literal, TypeAlias
 
+from infra.catalogue import regions as catalogue
 from infra.catalogue import releases
 from infra.model import kubernetes as made
+from infra.model.kubernetes import Issuer, PriorityClass, Server, WebIdentity
+from infra.model.names import bucket_name, named, thing_tags
+from infra.model.places import Region
+from infra.model.platform import Access
 from infra.resolve.addons import resolve_ingress
-from infra.resolve.priorities import priority_classes
 from infra.resolve.reservations import EVICTION
 from infra.resolve.services import coredns
 from infra.schema import Spec
+from infra.schema import kubernetes as written
+from infra.schema.defaults import PRIORITY_CLASSES
 
 
 def resolve_kubernetes(
@@ -58,3 +65,59 @@ def _release(version: str, patch: int | None) -> str:
     if patch is None and tested is not None:
         patch = tested.patch
     return version if patch is None else f"{version}.{patch}"
+
+
+GpuClass: TypeAlias = Literal["old", "standard", "new"]
+
+_NEWEST_FIRST: Final[tuple[GpuClass, ...]] = ("new", "standard", "old")
+
+
+def priority_classes(spec: Spec) -> tuple[PriorityClass, ...]:
+    """The spec's classes, or ours where it names none; the lowest first."""
+    classes = spec.kubernetes.priority_classes or PRIORITY_CLASSES
+    in_order = sorted(classes.items(), key=lambda entry: (entry[1].value, entry[0]))
+    default = next((name for name, each in in_order if each.value == 0), None)
+    return tuple(
+        PriorityClass(
+            name=name,
+            value=each.value,
+            gpu_classes=_gpus(each),
+            preempts=each.preempts,
+            default=name == default,
+            yields=each.value < 0,
+        )
+        for name, each in in_order
+    )
+
+
+def _gpus(each: written.PriorityClass) -> tuple[GpuClass, ...]:
+    newest = _NEWEST_FIRST.index(each.gpu_class or "new")
+    oldest = _NEWEST_FIRST.index(each.at_least or "old")
+    return _NEWEST_FIRST[newest : oldest + 1]
+
+
+def resolve_web_identity(spec: Spec, environment: str, primary: Region, access: Access) -> WebIdentity:
+    """In the primary region."""
+    bucket = spec.kubernetes.issuer_bucket or bucket_name(
+        environment, "oidc", spec.name, spec.domain, spec.aws.account or "", "oidc"
+    )
+    namespaces = [*(each.namespace for each in access.groups), *(each.namespace for each in access.users)]
+    return WebIdentity(
+        bucket=bucket,
+        region=primary.region,
+        tags=thing_tags(primary.name, "web-identity"),
+        issuers=tuple(_issuer(each, bucket, primary.region) for each in spec.kubernetes.issuers),
+        roles={
+            namespace: named("iam-role", environment, "work", namespace) for namespace in sorted(namespaces)
+        },
+    )
+
+
+def _issuer(served_by: Server, bucket: str, region: str) -> Issuer:
+    if served_by == "cloudfront":
+        # Its domain is AWS's choice.
+        return Issuer(served_by, "cloudfront/", None)
+    known = catalogue.find(region)
+    china = known is not None and known.partition == "aws-cn"
+    suffix = "amazonaws.com.cn" if china else "amazonaws.com"
+    return Issuer(served_by, "", f"https://{bucket}.s3.{region}.{suffix}")

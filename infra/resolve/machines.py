@@ -8,11 +8,10 @@ from typing import Final
 
 from infra.catalogue import drivers, gpus, instances, prices, quotas, releases
 from infra.model import machines as made
-from infra.model.kubernetes import Taint
+from infra.model.kubernetes import Taint, capacity
 from infra.model.labels import interconnect, place_labels, pool_labels
 from infra.model.names import autoscaler_tags, group_name, identifier, thing_tags
 from infra.model.places import Gpus, Region
-from infra.model.resources import capacity
 from infra.model.sharing import shared
 from infra.resolve.lockfile import Lock
 from infra.resolve.reservations import allocatable, reserved

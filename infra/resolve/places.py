@@ -35,7 +35,7 @@ from infra.model.sharing import shared, sharing_labels
 from infra.resolve.addresses import tunnel_owner
 from infra.resolve.numbers import asn_key
 from infra.resolve.reservations import allocatable, reserved
-from infra.resolve.run_lists import run_list
+from infra.resolve.software import run_list
 from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
 from infra.schema import Spec

@@ -1,4 +1,4 @@
-"""What researchers run on, and the bucket of their code."""
+"""What researchers run on, the bucket of their code, and MLflow with its database."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 from infra.catalogue import prices
 from infra.model import research as made
-from infra.model.names import bucket_name, identifier, thing_tags
+from infra.model.names import bucket_name, identifier, named, thing_tags
 from infra.model.places import PhysicalSite, Region
 from infra.model.platform import Bucket
 from infra.schema import Spec
-from infra.schema.research import Research
+from infra.schema.research import Research, Tracking
 
 WORK: Final = "research.work"
 """No name of a bucket in a spec has a dot."""
@@ -69,3 +69,35 @@ def _usd_per_gb(regions: Sequence[Region], sites: Sequence[PhysicalSite]) -> dic
 
 def _owner(spec: Spec, thing: str) -> tuple[str, ...]:
     return (spec.name, spec.domain, spec.aws.account or "", thing)
+
+
+_MIB: Final = 1024
+_GROWTH: Final = 5
+
+
+def resolve_tracking(written: Tracking, environment: str, primary: Region) -> made.Tracking:
+    """In the primary region, beside the masters that it runs on."""
+    return made.Tracking(
+        image=written.image,
+        replicas=written.replicas,
+        thin_after_days=written.thin_after_days,
+        role=named("iam-role", environment, "mlflow"),
+        storage_gib=written.storage // _MIB,
+        managed=_managed(written, environment, primary) if written.database == "rds" else None,
+    )
+
+
+def _managed(written: Tracking, environment: str, primary: Region) -> made.ManagedDatabase:
+    size = written.storage // _MIB
+    return made.ManagedDatabase(
+        name=named("db-instance", environment, "mlflow"),
+        site=primary.name,
+        region=primary.region,
+        subnets=tuple(subnet.name for subnet in primary.tier("private")),
+        instance_class=written.instance_class,
+        storage_gib=size,
+        storage_limit_gib=_GROWTH * size,
+        multi_az=written.multi_az,
+        backup_days=written.backup_days,
+        tags=thing_tags(primary.name, "mlflow"),
+    )

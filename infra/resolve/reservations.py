@@ -13,8 +13,7 @@ from math import ceil
 from typing import Final
 
 from infra.catalogue import efa
-from infra.model.kubernetes import Reserved, Share
-from infra.model.resources import of_adapters
+from infra.model.kubernetes import Reserved, Share, of_adapters
 
 _CORE_SHARES: Final = (60, 10, 5, 5)
 """mCPU of the first four cores."""

@@ -1,18 +1,20 @@
-"""Versions of what machines install from outside of their distribution, and the families of their GPUs."""
+"""What Chef runs on a machine, versions of what is installed from outside of its distribution, and the
+families of GPUs.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from infra.catalogue import drivers, gpus, instances, software
+from infra.catalogue import drivers, gpus, instances, roles, software
 from infra.catalogue.gpus import Gpu
 from infra.catalogue.roles import family_of
 from infra.model.machines import NodePool
-from infra.model.places import PhysicalSite
+from infra.model.places import Gpus, PhysicalSite
 from infra.model.software import Client, GpuFamily, Pin
 from infra.schema import Spec
-from infra.schema import software as written
+from infra.schema import machines as written
 
 
 def resolve_software(spec: Spec) -> tuple[Pin, ...]:
@@ -81,3 +83,16 @@ def _family(name: str, models: tuple[Gpu, ...]) -> GpuFamily:
     assert best is not None, f"a branch runs all {name} GPUs of the catalogue"
     opened = best.branch >= drivers.OPEN_MODULES_SINCE and all(gpu.open_kernel_modules for gpu in models)
     return GpuFamily(name, best.branch, opened)
+
+
+def run_list(its_roles: Sequence[str], gpus: Gpus | None) -> tuple[str, ...]:
+    """A machine's roles, what serves others first. GPUs have their driver, whatever the machine is for."""
+    ordered = sorted(its_roles, key=roles.SERVERS_FIRST.index)
+    entries = (f"role[{_role(role, gpus)}]" for role in ordered)
+    if gpus is not None and roles.GPU_WORKER not in its_roles:
+        return ("role[base]", "recipe[gpu]", *entries)
+    return tuple(entries)
+
+
+def _role(role: str, gpus: Gpus | None) -> str:
+    return roles.family_role(gpus.family) if role == roles.GPU_WORKER and gpus is not None else role

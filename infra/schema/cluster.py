@@ -8,15 +8,13 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from infra.schema.access import Access
-from infra.schema.base import Part
+from infra.schema.base import IN_PLACE, NEVER, ROLLING, Part
 from infra.schema.kubernetes import Kubernetes
-from infra.schema.machines import Machines
+from infra.schema.machines import Machines, Software
 from infra.schema.platform import Autoscaler, Dns, Storage
-from infra.schema.policy import IN_PLACE, NEVER, ROLLING
 from infra.schema.pools import Image, Pool, Quotas
 from infra.schema.research import Research
 from infra.schema.sites import Network, Site
-from infra.schema.software import Software
 from infra.schema.types import Bool, Cidr, Domain, Name, TagKey, TagValue, Text
 
 

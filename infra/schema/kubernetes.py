@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.schema.base import Part
-from infra.schema.policy import IN_PLACE, NEVER, REPLACES, ROLLING
-from infra.schema.tracking import Tracking
+from infra.schema.base import IN_PLACE, NEVER, REPLACES, ROLLING, Part
+from infra.schema.research import Tracking
 from infra.schema.types import Bool, Cidr, Duration, Int, LabelKey, LabelValue, Name, Size, Text, Version
 
 

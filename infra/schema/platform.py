@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.schema.base import Part
-from infra.schema.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.schema.base import IN_PLACE, NEVER, REPLACES, ROLLING, Part
 from infra.schema.types import (
     Bool,
     ClockTime,

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from infra.schema.base import Part
-from infra.schema.policy import IN_PLACE, REPLACES, ROLLING
+from infra.schema.base import IN_PLACE, REPLACES, ROLLING, Part
 from infra.schema.types import Bool, Duration, Int, LabelKey, LabelValue, Name, Size, Text, Version
 
 

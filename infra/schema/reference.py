@@ -19,10 +19,9 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from infra.schema.base import Part
+from infra.schema.base import Part, Update, policy_of
 from infra.schema.cluster import Spec
 from infra.schema.formatting import hints, item_of, models, plain, spelled, type_words
-from infra.schema.policy import Update, policy_of
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """What editors' YAML language servers understand."""

@@ -9,8 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from infra.catalogue.endpoints import Word as EndpointWord
-from infra.schema.base import Part
-from infra.schema.policy import IN_PLACE, NEVER, REPLACES, ROLLING
+from infra.schema.base import IN_PLACE, NEVER, REPLACES, ROLLING, Part
 from infra.schema.pools import Taint
 from infra.schema.types import (
     Address,

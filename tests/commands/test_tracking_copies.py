@@ -31,7 +31,7 @@ from infra.drive.kubernetes.kubectl import Kubectl, Program
 from infra.errors import DriveError, UsageError
 from infra.load import load
 from infra.model import Cluster
-from infra.resolve.tracking import resolve_tracking
+from infra.resolve.research import resolve_tracking
 
 _KUBECTL = """#!/bin/sh
 echo "$@" >>"$CALLS"

@@ -18,7 +18,7 @@ from infra.commands.cluster.tracking import bring_access
 from infra.drive.database_authorities import bundle_of, fetch
 from infra.drive.kubernetes import certificates, secrets
 from infra.errors import DriveError
-from infra.model.tracking import ManagedDatabase
+from infra.model.research import ManagedDatabase
 
 NOW = datetime.now(UTC)
 AUTHORITY = certificates.authority("Amazon RDS us-west-2 Root CA", NOW)

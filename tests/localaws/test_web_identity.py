@@ -32,7 +32,7 @@ from infra.drive.outputs import parse
 from infra.drive.secrets.local import LocalStore
 from infra.load import load
 from infra.model import Cluster, Outputs
-from infra.model.web_identity import WebIdentity
+from infra.model.kubernetes import WebIdentity
 from infra.render import terraform
 from infra.render.kubernetes import kubeadm, namespaces, research, tracking
 from infra.render.kubernetes.manifests import SYSTEM

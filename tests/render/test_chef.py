@@ -24,7 +24,7 @@ from infra.model import Cluster, to_json
 from infra.render.chef import cookbooks, render
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, parse
-from infra.resolve.run_lists import run_list
+from infra.resolve.software import run_list
 
 BESIDE = {"causeway", "software"}
 """First-level attributes that belong to no cookbook."""

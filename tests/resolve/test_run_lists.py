@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from golden_clusters import golden
 
-from infra.resolve.run_lists import run_list
+from infra.resolve.software import run_list
 
 
 def test_what_serves_others_comes_first_and_gpus_have_a_driver_whatever_the_machine_is_for() -> None:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from infra.schema.policy import policy_of
+from infra.schema.base import policy_of
 from infra.schema.reference import described, docs_of, json_schema, parts
 
 

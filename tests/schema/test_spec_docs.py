@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from infra.load import load
-from infra.schema.policy import policy_of
+from infra.schema.base import policy_of
 from infra.schema.reference import EXAMPLE, markdown, parts
 
 MANUAL = Path("docs/spec.md")

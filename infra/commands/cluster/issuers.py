@@ -26,7 +26,7 @@ from infra.nearest import listed
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from infra.model.web_identity import WebIdentity
+    from infra.model.kubernetes import WebIdentity
 
 
 _READABLE_SECONDS: Final = 120

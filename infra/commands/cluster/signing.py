@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from infra.drive.secrets import Store
-    from infra.model.web_identity import WebIdentity
+    from infra.model.kubernetes import WebIdentity
 
 
 def rotate(project: Project, *, yes: bool, json: bool) -> int:

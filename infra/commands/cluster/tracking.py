@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from infra.drive.database_backup import Postgres, Snapshot
     from infra.drive.kubernetes.api import Api
     from infra.drive.secrets import Store
-    from infra.model.tracking import ManagedDatabase, Tracking
+    from infra.model.research import ManagedDatabase, Tracking
 
 _SNAPSHOT_SECONDS: Final = 3600.0
 _START_SECONDS: Final = 600

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 from infra.drive.aws import aws_errors
 from infra.drive.kubernetes.api import Api
 from infra.model import Outputs
-from infra.model.web_identity import Server, WebIdentity
+from infra.model.kubernetes import Server, WebIdentity
 
 _DISCOVERY: Final = ".well-known/openid-configuration"
 _KEYS: Final = "openid/v1/jwks"

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from infra.catalogue import addons
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.model.tracking import Tracking
+from infra.model.research import Tracking
 from infra.render.kubernetes import rights
 from infra.render.kubernetes.manifests import Documents, Manifest, Object, filled, joined, of, static
 from infra.render.kubernetes.namespaces import laptops

@@ -13,7 +13,7 @@ from drive.kubernetes.https_pages import serving
 
 from infra.drive.kubernetes import issuer
 from infra.model import Outputs
-from infra.model.web_identity import Issuer, WebIdentity
+from infra.model.kubernetes import Issuer, WebIdentity
 
 KEYS = {"keys": [{"kid": "first"}, {"kid": "second"}]}
 

@@ -1,14 +1,15 @@
-"""The pods' network between nodes: how large its packets are, and by which way they go."""
+"""The pods' network: how large its packets are, by which way they go, and what pods may connect to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import collapse_addresses
 from typing import Final
 
-from infra.catalogue.ports import OVERLAY
-from infra.model.kubernetes import Overlay
+from infra.catalogue.ports import OVERLAY, refused
+from infra.model.kubernetes import AllowedEgress, Overlay, PodEgress
 from infra.model.machines import Instance
-from infra.model.places import PhysicalSite, Port
+from infra.model.places import PhysicalSite, Port, Region
 from infra.schema import Spec
 from infra.schema.lines import POD_OVERHEAD, most_for_pods, narrowest
 
@@ -52,3 +53,23 @@ def _routers(gateways: Sequence[Instance]) -> dict[str, str]:
     Of several the first, as a route of a VPC leads one way.
     """
     return dict(sorted((each.site, each.hostname) for each in reversed(gateways)))
+
+
+def resolve_pod_egress(spec: Spec, regions: Sequence[Region], sites: Sequence[PhysicalSite]) -> PodEgress:
+    """Of whole networks, not of machines one by one: a machine that comes later is covered, and an image that
+    was baked before knows it."""
+    return PodEgress(
+        machines=tuple(collapse_addresses([*(each.vpc for each in regions), *(each.lan for each in sites)])),
+        endpoints=tuple(
+            collapse_addresses(
+                region.vpc
+                for region in regions
+                if any(endpoint.kind == "interface" for endpoint in region.endpoints)
+            )
+        ),
+        refused=refused(spec.kubernetes.pods.backend),
+        allowed=tuple(
+            AllowedEgress(each.cidr, each.protocol, tuple(sorted(set(each.ports))))
+            for each in spec.kubernetes.pods.egress
+        ),
+    )
