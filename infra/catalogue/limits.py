@@ -5,8 +5,14 @@ Names that we make are cut by ``infra.model.names``; names that people choose ar
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
+
+from infra.shipped_files import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +64,97 @@ VPC_PREFIXES: Final = range(16, 29)
 (https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html)."""
 
 RESERVED_PER_SUBNET: Final = 5
-"""Addresses of a subnet that AWS keeps (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html)."""
+"""Addresses of a subnet that AWS keeps
+(https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html)."""
+
+
+_BUCKET_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]+[a-z0-9]")
+_ADDRESS: Final = re.compile(r"\d+\.\d+\.\d+\.\d+")
+_STARTS: Final = ("xn--", "sthree-", "amzn-s3-demo-")
+_ENDS: Final = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+
+
+def refused_bucket_name(name: str) -> str:
+    """Why S3 takes no bucket of that name, or the empty string (S3 User Guide, "General purpose bucket naming
+    rules", https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html)."""
+    least, most = NAMES["s3-bucket"].least, NAMES["s3-bucket"].characters
+    if not least <= len(name) <= most:
+        return f"it has {len(name)} characters, and may have {least} to {most}"
+    if not _BUCKET_NAME.fullmatch(name):
+        return "lower-case letters, digits, dots and hyphens, with a letter or digit at both ends"
+    if ".." in name or _ADDRESS.fullmatch(name):
+        return "two dots in a row" if ".." in name else "it looks like an address"
+    kept = [f"begin with {start}" for start in _STARTS if name.startswith(start)]
+    kept += [f"end with {end}" for end in _ENDS if name.endswith(end)]
+    return f"AWS keeps names that {kept[0]} for itself" if kept else ""
+
+
+POLICY_CHARACTERS: Final = 10_240
+"""Characters, without white space, of all inline policies of a role together
+(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html, "Role policies")."""
+
+_ENTRY: Final = 3
+"""An entry's quotes and comma in a list of JSON."""
+_BUCKET: Final = len("arn:aws:s3:::") + _ENTRY
+_NODES: Final = 1_052
+"""Secrets, file systems, and what nodes ask of EC2 and Auto Scaling, where the cluster's name and the
+environment's have three letters."""
+_CONDITIONS: Final = 4
+"""Lists of all regions among them."""
+_BUCKETS: Final = 458
+_KEYS: Final = 190
+_SERVICE: Final = len("s3..amazonaws.com") + _ENTRY
+
+
+def policy_characters(
+    regions: Iterable[str], buckets: Iterable[tuple[str, bool]], keys: Iterable[str]
+) -> int:
+    """The characters of the policies of a cluster's nodes, give or take the few of its own name.
+
+    What does not grow with a spec is measured on plans of ``modules/identity`` (``tests/templates``).
+
+    ``buckets``: name, and whether nodes may only read it. ``keys``: ARNs of the buckets' keys.
+    """
+    regions, keys = tuple(regions), tuple(keys)
+    size = _NODES + _CONDITIONS * sum(len(region) + _ENTRY for region in regions)
+    named = [(len(name) + _BUCKET, read_only) for name, read_only in buckets]
+    # The bucket and, with "/*", its objects: to read, and once more to write.
+    size += sum((2 if read_only else 4) * (length + 1) for length, read_only in named)
+    size += _BUCKETS if named else 0
+    if keys:
+        size += _KEYS + sum(len(key) + _ENTRY for key in keys)
+        size += sum(len(region) + _SERVICE for region in regions)
+    return size
+
+
+_MODULE: Final = ROOT / "templates" / "terraform" / "modules" / "network" / "security_groups.tf"
+_GROUP: Final = re.compile(r"\bgroup\s*=\s*\"([a-z-]+)\"")
+_OPEN_GROUP: Final = "vpn"
+"""The group whose ports the world reaches."""
+
+
+def inbound_rules(inside: int, overlay: int, world: int) -> Mapping[str, int]:
+    """Group of a VPC → its rules that let in; those that let out are the same few in every VPC.
+
+    The tables of ``security_groups.tf`` are the one place where a rule is written: their lines are counted,
+    without Terraform.
+
+    ``inside``: blocks that belong to the cluster, each of which makes a rule of a line. ``overlay``: entries
+    of the pod network's ports. ``world``: ports of the VPN. A rule that names a group counts as one, however
+    many machines wear it (VPC User Guide, "Security group size").
+    """
+    rules: Counter[str] = Counter({_OPEN_GROUP: world})
+    for group, lines in _table_lines("from_inside").items():
+        rules[group] += lines * inside
+    for group, lines in _table_lines("overlay").items():
+        rules[group] += lines * inside * overlay
+    return rules + _table_lines("from_group")
+
+
+@cache
+def _table_lines(table: str) -> Counter[str]:
+    """Group → its lines in a table."""
+    text = _MODULE.read_text(encoding="utf-8")
+    found = re.search(rf"^  {table} = \{{\n(.*?)^  \}}", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, table
+    return Counter(_GROUP.findall(found[1]))

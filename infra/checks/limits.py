@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network, collapse_addresses
 
-from infra.catalogue import policies, quotas, security_groups
+from infra.catalogue import limits, quotas
 from infra.catalogue.ports import OVERLAY
 from infra.checks.blocks import LAPTOPS, stated_blocks
 from infra.checks.facts import Facts, Place
@@ -34,7 +34,7 @@ def security_group_rules(facts: Facts) -> Iterator[Finding]:
             yield Finding(("access", "ssh_nodes", name, "ssh_from"), message, hint)
     inside, overlay = _inside(facts), int(bool(OVERLAY[facts.spec.kubernetes.pods.backend]))
     world = max((_vpn_ports(facts, place) for place in facts.places.values()), default=0)
-    rules = security_groups.inbound(inside, overlay, world) if facts.places else {}
+    rules = limits.inbound_rules(inside, overlay, world) if facts.places else {}
     large = sorted((group for group in rules if rules[group] > quota.default), key=lambda one: -rules[one])
     if large:
         message = (
@@ -121,11 +121,13 @@ def policy_length(facts: Facts) -> Iterator[Finding]:
         if not bucket.volumes or bucket.path is not None or name in copied
     ]
     keys = {place.site.kms_key for place in facts.places.values() if place.site.kms_key is not None}
-    size = policies.of_nodes(sorted({place.region for place in facts.places.values()}), buckets, sorted(keys))
-    if buckets and size > policies.MOST:
+    size = limits.policy_characters(
+        sorted({place.region for place in facts.places.values()}), buckets, sorted(keys)
+    )
+    if buckets and size > limits.POLICY_CHARACTERS:
         message = (
             f"with {len(buckets)} buckets the role of nodes has policies of about {size:,} characters; "
-            f"IAM takes {policies.MOST:,} (role policies, which it does not raise)"
+            f"IAM takes {limits.POLICY_CHARACTERS:,} (role policies, which it does not raise)"
         )
         yield Finding(
             ("storage", "s3"), message, "folders of one bucket rather than buckets, or 'volumes: true'"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.catalogue import bucket_names
+from infra.catalogue import limits
 from infra.checks.facts import Facts
 from infra.checks.phrases import meant_one_of
 from infra.checks.registry import Finding, check
@@ -54,7 +54,7 @@ def names_of_buckets(facts: Facts) -> Iterator[Finding]:
         ("kubernetes", "issuer_bucket"): facts.spec.kubernetes.issuer_bucket,
     }
     for path, name in written.items():
-        why = bucket_names.refused(name) if name is not None else ""
+        why = limits.refused_bucket_name(name) if name is not None else ""
         if name is not None and not why and "." in name:
             why = "AWS's certificate does not cover a bucket with dots in its name"
         if why:

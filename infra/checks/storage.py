@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from infra.catalogue import bucket_names, regions
+from infra.catalogue import limits, regions
 from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
@@ -166,7 +166,7 @@ def bucket_name(facts: Facts) -> Iterator[Finding]:
     if facts.spec.state.bucket is not None:
         stated.append((("state", "bucket"), facts.spec.state.bucket))
     for path, name in stated:
-        why = bucket_names.refused(name)
+        why = limits.refused_bucket_name(name)
         if why:
             yield Finding(path, f"S3 does not take {name!r}: {why}", "take another, as in lab-datasets")
 
@@ -174,7 +174,7 @@ def bucket_name(facts: Facts) -> Iterator[Finding]:
 @check("STO011", Level.WARNING, "A bucket's name has dots, which its certificate does not cover.")
 def bucket_dots(facts: Facts) -> Iterator[Finding]:
     for name, bucket in facts.spec.storage.s3.items():
-        if bucket.name is not None and "." in bucket.name and not bucket_names.refused(bucket.name):
+        if bucket.name is not None and "." in bucket.name and not limits.refused_bucket_name(bucket.name):
             message = "AWS's certificate does not cover a bucket with dots in its name"
             yield Finding(("storage", "s3", name, "name"), message, "take hyphens")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from infra.catalogue import bucket_names
+from infra.catalogue import limits
 from infra.catalogue.limits import NAMES
 from infra.checks import examine
 from infra.collector import paused
@@ -114,7 +114,7 @@ def _file_name(path: Path, root: Value) -> list[Problem]:
     elif name.partition("-")[0] in _KEPT:
         first = name.partition("-")[0]
         message = f"{name} begins with {first}, which AWS keeps for {_KEPT[first]}"
-    elif why := bucket_names.refused(f"{name}-bucket"):
+    elif why := limits.refused_bucket_name(f"{name}-bucket"):
         message = f"{name} can't begin the names of buckets: {why}"
     else:
         return []

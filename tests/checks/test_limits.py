@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from checks.breaking import Findings
 
-from infra.catalogue import quotas, security_groups
+from infra.catalogue import limits, quotas
 from infra.load import load
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
@@ -70,7 +70,7 @@ def test_blocks_of_the_inside_are_counted_as_they_are_resolved(
         cluster, _ = resolve(load(findings.folder / "case.yaml").spec, Lock(), "case")
         ports = sum(len(server.listeners) for server in cluster.access.vpn.servers)
         inside, overlay = len(cluster.network.private), len(cluster.network.overlay_ports)
-        return max(security_groups.inbound(inside, overlay, ports).values())
+        return max(limits.inbound_rules(inside, overlay, ports).values())
 
     quota = quotas.known("rules-per-security-group").default
     assert most(sound) <= quota < most(spec)

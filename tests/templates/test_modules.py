@@ -34,8 +34,8 @@ from templates.module_calls import (
     Call,
 )
 
-from infra.catalogue import security_groups
-from infra.catalogue.policies import MOST, of_nodes
+from infra.catalogue import limits
+from infra.catalogue.limits import POLICY_CHARACTERS, policy_characters
 from infra.drive.engine import find_engine
 from infra.drive.terraform import SILENT
 
@@ -326,7 +326,7 @@ def test_nothing_but_the_vpn_is_open_to_the_world_and_rules_are_as_many_as_check
         for rule in rules.values()
         if rule["cidr_ipv4"] == "0.0.0.0/0"
     }
-    counted = security_groups.inbound(len(INSIDE), 1, len(world))
+    counted = limits.inbound_rules(len(INSIDE), 1, len(world))
     assert counted == Counter(
         "vpn" if name.startswith("world") else next(one for one in counted if f'["{one}-' in name)
         for name in rules
@@ -468,14 +468,14 @@ def length(planned: Planned, module: str, role: str) -> int:
 @pytest.mark.parametrize("role", ROLES)
 def test_a_roles_policies_fit_into_iams_limit_in_thirty_regions(planned: Planned, role: str) -> None:
     assert len(EVERYWHERE) == 30
-    assert 0 < length(planned, "everywhere", role) <= MOST
+    assert 0 < length(planned, "everywhere", role) <= POLICY_CHARACTERS
 
 
 @pytest.mark.parametrize("module", ["identity", "everywhere", "no_buckets"])
 def test_the_length_of_nodes_policies_is_as_checks_reckon_it(planned: Planned, module: str) -> None:
     call = CALLS[module]
     buckets = [(each["bucket"], each["read_only"]) for each in call["buckets"].values()]
-    reckoned = of_nodes(call["regions"], buckets, call.get("kms_keys", []))
+    reckoned = policy_characters(call["regions"], buckets, call.get("kms_keys", []))
     assert abs(length(planned, module, "node") - reckoned) <= 20
 
 
