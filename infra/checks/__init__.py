@@ -19,7 +19,6 @@ from infra.checks import (
     blocks,
     dns,
     egress,
-    external_codes,
     images,
     kubernetes,
     launch,
@@ -38,14 +37,14 @@ from infra.checks import (
     workloads,
 )
 from infra.checks.facts import Facts
-from infra.checks.registry import FAMILIES, Check, Finding, registered
+from infra.checks.registry import FAMILIES, UNUSED_WAIVER, Check, Finding, registered
 from infra.errors import Path, Position, Problem, dotted
 from infra.schema import Spec
 
 __all__ = ["CHECKS", "FAMILIES", "MODULES", "Check", "Finding", "examine", "run"]
 
 MODULES: Final = (
-    external_codes, blocks, links, block_sizes, sites, egress, autoinstall, pools, launch, images, sharing,
+    blocks, links, block_sizes, sites, egress, autoinstall, pools, launch, images, sharing,
     software, machines, kubernetes, workloads, addons, storage, dns, access, autoscaler, research, names,
     quotas, limits, waivers,
 )  # fmt: skip
@@ -70,7 +69,7 @@ def examine(spec: Spec, position_of: Callable[[Path], Position | None]) -> tuple
     """Everything the rules find, in the order of the file, waived where the spec says so."""
     book = waivers.Book(spec)
     problems = [_problem(check, finding, position_of, book) for check, finding in run(spec)]
-    unused = CHECKS[external_codes.UNUSED_WAIVER]
+    unused = CHECKS[UNUSED_WAIVER]
     problems += [_problem(unused, finding, position_of, book) for finding in book.unused(CHECKS)]
     return tuple(sorted(problems, key=lambda one: (one.position or _START, one.code, one.path)))
 
