@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from infra.autoscaler.config import Config, Group, PricedType
 from infra.autoscaler.observed.snapshot import GPU, Activity, GroupState, Instance
 from infra.simulator import activity_messages
-from infra.simulator.conditions import Capacity, Conditions
+from infra.simulator.conditions import Capacity, Conditions, Fate
 from infra.simulator.event_queue import Calendar
-from infra.simulator.randomness import Fate
 
 KEPT = 30
 """Activities a group shows."""

@@ -6,7 +6,9 @@ others along.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from random import Random
 
 from msgspec import Struct
 
@@ -88,3 +90,29 @@ class Conditions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     physical: tuple[Machines, ...] = ()
     owned_price: float = 0.0
     """USD an hour of a physical node: it is paid for in any case."""
+
+
+class Fate:
+    """What befalls one machine, by chance that comes out the same for every policy.
+
+    It hangs on the seed, its group and its number there, not on the order in which things are asked: two
+    policies that start the same machine see it boot in the same time.
+    """
+
+    __slots__ = ("_random",)
+
+    def __init__(self, seed: int, group: str, number: int) -> None:
+        self._random = Random(f"{seed}/{group}/{number}")  # noqa: S311 - it is to be foreseeable
+
+    def boot(self, conditions: Conditions) -> float | None:
+        """Seconds until it is a ready node; None for never."""
+        spread = self._random.gauss(0.0, conditions.boot_spread)
+        stillborn = self._random.random() < conditions.stillborn
+        return None if stillborn else conditions.boot * math.exp(min(max(spread, -1.0), 1.5))
+
+    def interruption(self, conditions: Conditions) -> float | None:
+        """Seconds until its spot notice; None for never."""
+        chance = self._random.random()
+        if conditions.interrupted <= 0:
+            return None
+        return -math.log(1 - chance) / conditions.interrupted * 3600

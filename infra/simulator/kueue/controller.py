@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from infra.autoscaler.observed.snapshot import Flavor, Gang, GangSet, Shape
 from infra.simulator.event_queue import Calendar
 from infra.simulator.kueue.admission import Admission, Room
-from infra.simulator.kueue.recent_usage import Usage
+from infra.simulator.kueue.quota import Usage
 from infra.simulator.kueue.rules import Choice, Rules
 from infra.simulator.kueue.workload import Workload
 
