@@ -21,7 +21,8 @@ from strategies.specs import Plain, specs
 from infra.errors import RenderError
 from infra.load import load
 from infra.model import Cluster, to_json
-from infra.render.chef import cookbooks, render
+from infra.render.chef import environment as chef_environment
+from infra.render.chef import render
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, parse
 from infra.resolve.software import run_list
@@ -73,12 +74,14 @@ def test_every_run_list_names_roles_and_recipes_that_exist(scenario: str) -> Non
         if kind == "role":
             assert name in roles, entry
         else:
-            assert (cookbooks.COOKBOOKS / name / "recipes" / f"{recipe or 'default'}.rb").is_file(), entry
+            assert (chef_environment.COOKBOOKS / name / "recipes" / f"{recipe or 'default'}.rb").is_file(), (
+                entry
+            )
 
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_every_attribute_belongs_to_a_cookbook(scenario: str) -> None:
-    named = BESIDE | set(cookbooks.versions())
+    named = BESIDE | set(chef_environment.versions())
     for where, found in attributes(render(golden(scenario))):
         assert set(found) <= named, where
 
@@ -93,16 +96,16 @@ def test_a_version_is_read_from_metadata(
     (tmp_path / "gpu").mkdir()
     (tmp_path / "gpu" / "metadata.rb").write_text(f"name 'gpu'\nchef_version '>= 18.0'\n{line}\n")
     (tmp_path / "notes").mkdir()
-    monkeypatch.setattr(cookbooks, "COOKBOOKS", tmp_path)
-    assert cookbooks.versions.__wrapped__() == {"gpu": version}
+    monkeypatch.setattr(chef_environment, "COOKBOOKS", tmp_path)
+    assert chef_environment.versions.__wrapped__() == {"gpu": version}
 
 
 def test_metadata_without_a_version_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gpu").mkdir()
     (tmp_path / "gpu" / "metadata.rb").write_text("version IO.read('VERSION')\n")
-    monkeypatch.setattr(cookbooks, "COOKBOOKS", tmp_path)
+    monkeypatch.setattr(chef_environment, "COOKBOOKS", tmp_path)
     with pytest.raises(RenderError, match=r"cookbooks/gpu/metadata\.rb"):
-        cookbooks.versions.__wrapped__()
+        chef_environment.versions.__wrapped__()
 
 
 # -- Forms -------------------------------------------------------------------------------------------------
@@ -288,7 +291,7 @@ def test_the_policyfile_says_what_roles_and_environment_say(tmp_path: Path) -> N
     assert told["named"]["gpu-worker-pascal"] == [
         "base", "storage", "gpu", "container_runtime", "kubernetes::worker",
     ]  # fmt: skip
-    assert told["paths"] == {name: f"../../../cookbooks/{name}" for name in cookbooks.versions()}
+    assert told["paths"] == {name: f"../../../cookbooks/{name}" for name in chef_environment.versions()}
 
 
 @ruby

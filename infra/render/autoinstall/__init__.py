@@ -12,13 +12,19 @@ password: the one account, ``causeway``, lets in the keys of those who may becom
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import PhysicalNode, PhysicalSite
-from infra.render.autoinstall import netboot, seeds
-from infra.render.templating import copied
+from infra.render.autoinstall import seeds
+from infra.render.templating import copied, fill
 
-_TARGET = "autoinstall"
+_TARGET: Final = "autoinstall"
+
+HTTP_PORT: Final = 8080
+"""Where the site's folder is served from, on the machine that runs dnsmasq."""
 
 
 def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
@@ -34,7 +40,26 @@ def _site(cluster: Cluster, site: PhysicalSite, nodes: list[PhysicalNode]) -> Fi
     return merge(
         [
             copied(_TARGET),
-            netboot.render(site, nodes),
+            _netboot(site, nodes),
             *(under(node.name, seeds.render(cluster, site, node)) for node in nodes),
         ]
     )
+
+
+def _netboot(site: PhysicalSite, nodes: Iterable[PhysicalNode]) -> Files:
+    """How machines start from the network, dnsmasq leads to iPXE, iPXE to the installer: ``dnsmasq.conf``,
+    and ``mac-<MAC>.ipxe`` for each machine."""
+    nodes = list(nodes)
+    scripts = {
+        f"mac-{_hex(node.mac)}.ipxe": fill(
+            f"{_TARGET}/node.ipxe.j2", node=node.name, ubuntu=node.ubuntu, port=HTTP_PORT
+        )
+        for node in nodes
+    }
+    conf = fill(f"{_TARGET}/dnsmasq.conf.j2", site=site.name, lan=site.lan, port=HTTP_PORT, nodes=nodes)
+    return {"dnsmasq.conf": conf, **scripts}
+
+
+def _hex(mac: str | None) -> str:
+    """As iPXE's ``hexraw`` has it: ``0cc47a0a000b``."""
+    return (mac or "").replace(":", "")

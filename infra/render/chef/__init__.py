@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from infra.files import Files, merge, under
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.chef import environment, images, nodes, people, policy, roles
+from infra.render.chef import environment, nodes, people, roles
 from infra.render.templating import copied
 
 _TARGET = "chef"
@@ -25,7 +25,7 @@ def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
             under("roles", roles.render(cluster)),
             under("data_bags", people.render(cluster)),
             under("nodes", nodes.render(cluster)),
-            under("images", images.render(cluster)),
-            policy.render(cluster),
+            under("images", nodes.bakes(cluster)),
+            roles.policyfile(cluster),
         ]
     )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
 
+from infra.catalogue import cookbooks
+from infra.errors import RenderError
 from infra.files import Files
 from infra.model import Cluster, Outputs, to_json
 from infra.model.kubernetes import Kubernetes
 from infra.model.platform import Copy, EfsMount, Mount, NfsExport, NfsMount, S3Mount
 from infra.model.software import Pin
 from infra.render.chef import objects
-from infra.render.chef.cookbooks import versions
 from infra.render.kubernetes import kubeadm
 from infra.render.kubernetes.nodes import MIRROR
+from infra.shipped_files import ROOT
 
 
 def render(cluster: Cluster, outputs: Outputs) -> Files:
@@ -199,3 +203,21 @@ def _version(cluster: Cluster, name: str) -> str | None:
 def _pin(pin: Pin) -> dict[str, Any]:
     archive = {"url": pin.url, "sha256": dict(pin.sha256)} if pin.url is not None else {}
     return {"version": pin.version, **archive}
+
+
+COOKBOOKS: Final = ROOT / "cookbooks"
+
+
+@cache
+def versions() -> Mapping[str, str]:
+    """Cookbook → the version that its ``metadata.rb`` states, by name. A folder's name is its cookbook's.
+
+    ``RenderError`` for metadata without a plain version.
+    """
+    found = {}
+    for metadata in sorted(COOKBOOKS.glob("*/metadata.rb")):
+        version = cookbooks.version(metadata.read_text(encoding="utf-8"))
+        if version is None:
+            raise RenderError(f"cookbooks/{metadata.parent.name}/metadata.rb states no version")
+        found[metadata.parent.name] = version
+    return found

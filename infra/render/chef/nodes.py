@@ -1,4 +1,6 @@
-"""A node object for each machine with a name of its own: what it is, and what it has."""
+"""A node object for each machine with a name of its own, what it is and what it has; and for each bake of an
+image, for Packer's chef-client.
+"""
 
 from __future__ import annotations
 
@@ -117,3 +119,36 @@ def _gpu(gpus: Gpus, cuda: str | None = None, *, fabric_manager: bool = False) -
         "model": gpus.model,
         "count": gpus.count,
     }
+
+
+def bakes(cluster: Cluster) -> Files:
+    """``<image>.json``."""
+    return {
+        f"{image.name}.json": to_json(
+            objects.node(
+                f"bake-{image.name}", cluster, [f"role[{role}]" for role in image.roles], _normal_bake(image)
+            )
+        )
+        for image in cluster.images
+    }
+
+
+def _normal_bake(image: Image) -> dict[str, Any]:
+    normal: dict[str, Any] = {
+        "causeway": {
+            "baking": True,
+            "image": image.name,
+            "name": f"bake-{image.name}",
+            "role": image.roles[-1],
+            "roles": list(image.roles),
+        },
+        "base": {"packages": list(image.packages)},
+    }
+    if image.gpu is not None:
+        normal["gpu"] = {
+            "driver": image.gpu.driver,
+            "cuda": image.gpu.cuda,
+            "open_kernel_modules": image.gpu.open_kernel_modules,
+            "fabric_manager": image.gpu.fabric_manager,
+        }
+    return normal

@@ -1,4 +1,4 @@
-"""Roles: those that the catalogue has, and one for each GPU family that the cluster has."""
+"""Roles: those of the catalogue, and one for each GPU family that the cluster has; and a Policyfile."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from infra.files import Files
 from infra.model import Cluster, to_json
 from infra.model.software import GpuFamily
 from infra.render.chef import objects
+from infra.render.chef.environment import versions
+from infra.render.templating import fill
 
 
 def render(cluster: Cluster) -> Files:
@@ -70,3 +72,20 @@ def _family(family: GpuFamily, *, alone: bool) -> dict[str, Any]:
             }
         },
     )
+
+
+def policyfile(cluster: Cluster) -> Files:
+    """``Policyfile.rb``, for those who prefer policies to roles and environments. Names in it are such as
+    need no quoting: the spec and the cookbooks see to that."""
+    return {
+        "Policyfile.rb": fill(
+            "chef/Policyfile.rb.j2",
+            environment=cluster.environment,
+            cluster=cluster.name,
+            cookbooks=list(versions()),
+            run_lists=[
+                {"role": role, "recipes": ", ".join(f"'{recipe}'" for recipe in recipes)}
+                for role, recipes in run_lists(cluster).items()
+            ],
+        )
+    }

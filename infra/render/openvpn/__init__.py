@@ -25,9 +25,8 @@ from infra.render import names
 from infra.render.openvpn import wireguard
 from infra.render.openvpn.firewall import firewall
 from infra.render.openvpn.homes import clashes
-from infra.render.openvpn.listeners import listener_file
-from infra.render.openvpn.places import private_address
 from infra.render.openvpn.profiles import network_manager, profile, unknown_hosts
+from infra.render.openvpn.servers import listener_file, private_address
 from infra.render.templating import copied
 
 __all__ = ["clashes", "network_manager", "profile", "render", "unknown_hosts"]

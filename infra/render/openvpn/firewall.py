@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from infra.model import Cluster, Outputs
 from infra.model.remote import Reach, Vpn, VpnServer, VpnUser
 from infra.render.internet import NOT_INTERNET
-from infra.render.openvpn.places import private_address
+from infra.render.openvpn.servers import private_address
 from infra.render.templating import fill
 
 

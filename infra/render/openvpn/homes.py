@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import AddressValueError, IPv4Address, IPv4Network
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
-from infra.render.openvpn.places import public_host
+from infra.render.openvpn.servers import public_host
 
 _MEND = "give the home network another range in its router (192.168.178.0/24, say), or use a phone's hotspot"
 

@@ -10,8 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 from infra.errors import UsageError
 from infra.model import Cluster, Outputs
 from infra.model.remote import VpnServer
-from infra.render.openvpn.listeners import CIPHERS
-from infra.render.openvpn.places import public_host
+from infra.render.openvpn.servers import CIPHERS, public_host
 from infra.render.templating import fill
 
 _SECONDS: Final = 8

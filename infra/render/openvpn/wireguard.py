@@ -16,7 +16,7 @@ from infra.errors import UsageError
 from infra.files import Files
 from infra.model import Cluster, Outputs
 from infra.model.remote import Listener, Vpn, VpnServer
-from infra.render.openvpn.places import public_host
+from infra.render.openvpn.servers import public_host
 from infra.render.templating import fill
 
 _WITH_KEY: Final = "# Anyone with this key can connect: keep it secret, and use it on one device only."

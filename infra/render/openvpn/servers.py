@@ -1,12 +1,26 @@
-"""The configuration of one OpenVPN process."""
+"""Servers: where they are, and the configuration of each OpenVPN process."""
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from typing import Final
 
-from infra.model import Cluster
+from infra.model import Cluster, Outputs
 from infra.model.remote import Listener, VpnServer
 from infra.render.templating import fill
+
+
+def public_host(server: VpnServer, outputs: Outputs) -> str:
+    """The name or address that laptops connect to; empty where AWS has yet to decide it."""
+    told = outputs.instances.get(server.node)
+    return server.host or (str(told.public) if told and told.public else "")
+
+
+def private_address(server: VpnServer, outputs: Outputs) -> IPv4Address | None:
+    """The server's own address inside; None where AWS has yet to decide it."""
+    told = outputs.instances.get(server.node)
+    return server.source or (told.private if told else None)
+
 
 _NOT_LAPTOPS: Final = 3
 """Addresses of a block that no laptop gets: the network's, the server's, the broadcast's."""
