@@ -1,28 +1,22 @@
-"""Copies of MLflow's database, and putting one back.
+"""Copies of MLflow's database in a pod, and putting one back.
 
-A database in a pod is copied by PostgreSQL's own programs, which its image has: ``pg_dump`` gives a copy as
-of one moment, while servers go on. It is put back into a database beside it, which takes the name once it is
-whole: what fails before changes nothing, and what was there stays as ``mlflow_before`` until the next time.
+It is copied by PostgreSQL's own programs, which its image has: ``pg_dump`` gives a copy as of one moment,
+while servers go on. It is put back into a database beside it, which takes the name once it is whole: what
+fails before changes nothing, and what was there stays as ``mlflow_before`` until the next time.
 
 https://www.postgresql.org/docs/current/app-pgdump.html, …/app-pgrestore.html, …/sql-alterdatabase.html
-
-One at RDS is copied by RDS, as snapshots.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from io import FileIO
-from math import inf
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
-from infra.drive.aws import Aws, aws_errors
 from infra.errors import DriveError
 
 NAME: Final = "mlflow"
@@ -31,9 +25,6 @@ BEFORE: Final = "mlflow_before"
 _NEW: Final = "mlflow_new"
 _MAGIC: Final = b"PGDMP"
 """What an archive of pg_dump begins with (``pg_backup_archiver.c``)."""
-_EVERY: Final = 10.0
-_LISTS: Final = ("rds:DescribeDBSnapshots",)
-_MAKES: Final = (*_LISTS, "rds:CreateDBSnapshot", "rds:AddTagsToResource")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,67 +116,3 @@ class Postgres:
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise DriveError(f"{program} failed ({done.returncode}): " + "\n".join(said[-6:]))
-
-
-# -- At RDS -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One at RDS."""
-
-    name: str
-    taken: datetime | None
-    """None while it is made."""
-    state: str
-    """RDS's word: ``available``, ``creating``."""
-    gib: int
-    """Of the disk."""
-    is_ours: bool
-    """Whether somebody asked for it: it stays until somebody removes it. Those of each night go after as many
-    days as the spec says."""
-
-
-def snapshots(aws: Aws, database: str, region: str) -> list[Snapshot]:
-    """Those of a database, the newest first."""
-    with aws_errors(f"list snapshots of the database {database}", needs=_LISTS, quoting=True):
-        pages = aws.client("rds", region).get_paginator("describe_db_snapshots")
-        found = [
-            _snapshot(each)
-            for page in pages.paginate(DBInstanceIdentifier=database)
-            for each in page["DBSnapshots"]
-        ]
-    return sorted(found, key=lambda each: each.taken.timestamp() if each.taken else inf, reverse=True)
-
-
-def take(
-    aws: Aws, database: str, region: str, now: datetime, seconds: float, tags: Mapping[str, str]
-) -> Snapshot:
-    """Have one made, and wait for it. DriveError where it takes longer than ``seconds``, or fails."""
-    client = aws.client("rds", region)
-    name = f"{database}-{now:%Y%m%d-%H%M%S}"
-    with aws_errors(f"take a snapshot of the database {database}", needs=_MAKES, quoting=True):
-        client.create_db_snapshot(
-            DBInstanceIdentifier=database,
-            DBSnapshotIdentifier=name,
-            Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
-        )
-        until = time.monotonic() + seconds
-        while True:
-            (found,) = client.describe_db_snapshots(DBSnapshotIdentifier=name)["DBSnapshots"]
-            if found["Status"] == "available":
-                return _snapshot(found)
-            if found["Status"] != "creating" or time.monotonic() > until:
-                break
-            time.sleep(_EVERY)
-    raise DriveError(f"the snapshot {name} is {found['Status']} after {seconds:.0f} s: check it at RDS")
-
-
-def _snapshot(found: Mapping[str, Any]) -> Snapshot:
-    return Snapshot(
-        str(found["DBSnapshotIdentifier"]),
-        found.get("SnapshotCreateTime"),
-        str(found["Status"]),
-        int(found.get("AllocatedStorage", 0)),
-        found.get("SnapshotType") == "manual",
-    )

@@ -18,11 +18,11 @@ from typing import Any, Final, TypeVar
 
 from infra.drive import (
     clock,
-    database_protection,
     destruction,
     diagnostics,
     last_applied,
     pool_instances,
+    rds,
     repair,
     saved_plan,
     shared_last_applied,
@@ -339,7 +339,7 @@ def apply(
             undeclared.remove(job.aws(), plan.undeclared)
         if plan.has_changes:
             terraform = job.terraform(listener, root=root)
-            database_protection.lift(job.aws(), before, plan.leaving)
+            rds.lift_protection(job.aws(), before, plan.leaving)
             try:
                 terraform.apply(saved_plan.plan_file(folders))
             except TerraformError as problem:

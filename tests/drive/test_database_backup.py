@@ -7,20 +7,15 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from ports import reserved
 from render.kubernetes.tracking_world import postgres
 
-from infra.drive import database_backup, localaws
-from infra.drive.aws import Aws, AwsError
+from infra.drive import database_backup
 from infra.drive.database_backup import Postgres
-from infra.drive.localaws import Server
 from infra.errors import DriveError
-
-NOW = datetime(2026, 11, 27, 3, 0, tzinfo=UTC)
 
 
 @dataclass
@@ -105,22 +100,3 @@ def test_what_is_no_whole_copy_changes_nothing(database: Database, tmp_path: Pat
         database.programs.dump(tmp_path / "no folder" / "mlflow.dump")
     assert not (tmp_path / "away.dump").exists()
     assert [*tmp_path.glob("*.part")] == []
-
-
-def test_snapshots_of_a_database_at_rds_are_taken_and_listed(cloud: Server) -> None:
-    aws = Aws(localaws.environment(cloud, "us-west-2"))
-    rds = aws.client("rds", "us-west-2")
-    for name in ("lab-mlflow", "other"):
-        rds.create_db_instance(
-            DBInstanceIdentifier=name, DBInstanceClass="db.t4g.small", Engine="postgres",
-            AllocatedStorage=20, MasterUsername="mlflow", MasterUserPassword="not-a-real-one",
-        )  # fmt: skip
-    rds.create_db_snapshot(DBInstanceIdentifier="other", DBSnapshotIdentifier="other-1")
-    made = database_backup.take(aws, "lab-mlflow", "us-west-2", NOW, 60, {"lab": "research"})
-    assert (made.name, made.state, made.is_ours) == ("lab-mlflow-20261127-030000", "available", True)
-    found = database_backup.snapshots(aws, "lab-mlflow", "us-west-2")
-    assert [each.name for each in found if each.is_ours] == [made.name]
-    (kept,) = rds.describe_db_snapshots(DBSnapshotIdentifier=made.name)["DBSnapshots"]
-    assert kept["TagList"] == [{"Key": "lab", "Value": "research"}]
-    with pytest.raises(AwsError):
-        database_backup.take(aws, "none", "us-west-2", NOW, 60, {})

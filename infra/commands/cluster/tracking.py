@@ -18,8 +18,9 @@ from infra.errors import DriveError, UsageError
 
 if TYPE_CHECKING:
     from infra.drive.aws import Aws
-    from infra.drive.database_backup import Postgres, Snapshot
+    from infra.drive.database_backup import Postgres
     from infra.drive.kubernetes.api import Api
+    from infra.drive.rds import Snapshot
     from infra.drive.secrets import Store
     from infra.model.research import ManagedDatabase, Tracking
 
@@ -35,7 +36,7 @@ def bring_access(
 ) -> str:
     """The Secret has the password that the store has, which is made where it has none, and for a database at
     RDS the authorities of its region: what was done. Authorities that can't be fetched stay as they are."""
-    from infra.drive import database_authorities
+    from infra.drive import rds
     from infra.drive.kubernetes import apply
     from infra.drive.secrets import database_password
     from infra.render.kubernetes.tracking_service import AUTHORITIES, NAMESPACE, SECRET
@@ -43,7 +44,7 @@ def bring_access(
     values, note = {"password": database_password(store)}, ""
     if managed is not None:
         try:
-            values[AUTHORITIES] = (fetch or database_authorities.fetch)(managed.region)
+            values[AUTHORITIES] = (fetch or rds.fetch_authorities)(managed.region)
         except DriveError as problem:
             found = api.find(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}") or {}
             had = (found.get("data") or {}).get(AUTHORITIES)
@@ -59,7 +60,7 @@ def bring_access(
 
 def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
     """Of a database in a pod, into a file; of one at RDS, a snapshot. ``listed``: show those of RDS."""
-    from infra.drive import clock, database_backup
+    from infra.drive import clock, rds
 
     managed = _tracking(project).managed
     if managed is None:
@@ -78,12 +79,10 @@ def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
         raise UsageError("the database is at RDS, which keeps copies as snapshots: omit --file")
     aws = _aws(project)
     if listed:
-        _tell(database_backup.snapshots(aws, managed.name, managed.region), json=json)
+        _tell(rds.snapshots(aws, managed.name, managed.region), json=json)
         return 0
     note(f"a snapshot of {managed.name} in {managed.region}; RDS takes some minutes")
-    made = database_backup.take(
-        aws, managed.name, managed.region, clock.now(), _SNAPSHOT_SECONDS, managed.tags
-    )
+    made = rds.take_snapshot(aws, managed.name, managed.region, clock.now(), _SNAPSHOT_SECONDS, managed.tags)
     if json:
         say_json({"snapshot": made.name, "state": made.state})
     else:
