@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from infra.autoscaler.config import Config
-from infra.autoscaler.decision import Decision, Done, FreeNode, Result, SetDesired, TaintNode, Terminate
+from infra.autoscaler.decision import (
+    Decision,
+    Done,
+    FreeNode,
+    Notice,
+    Result,
+    SetDesired,
+    TaintNode,
+    Terminate,
+)
 from infra.autoscaler.loop import LONGEST_PAUSE, Cycle, Loop, Parts, kept
 from infra.autoscaler.memory import Booking, Drain, Memory, Resize
 from infra.autoscaler.observed.snapshot import Node, Pod, Snapshot

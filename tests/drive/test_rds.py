@@ -156,7 +156,7 @@ def test_authorities_are_in_the_secret_and_stay_where_they_cannot_be_fetched(tmp
             bring_access(
                 api, store, managed, partial(fetch_authorities, url=bundle.format(region="us-west-2"))
             )
-            == "brought"
+            == "created"
         )
         assert had() == {"password", "authorities.pem"}
         assert bring_access(api, store, managed, partial(fetch_authorities, url=broken)).startswith("there; ")

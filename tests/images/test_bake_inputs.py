@@ -10,7 +10,7 @@ import pytest
 from images.bake_environment import ROOT, SPEC
 
 from infra.drive.images import inputs, packer
-from infra.drive.images.progress import phase_of
+from infra.drive.images.packer import phase_of
 from infra.errors import DriveError
 from infra.files import Files
 from infra.load import load

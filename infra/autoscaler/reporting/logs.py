@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from infra.autoscaler.decision import Status
+from infra.autoscaler.decision import Decision, Status
 from infra.autoscaler.loop import Cycle
 
 _LOG: Final = logging.getLogger("infra.autoscaler")

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 def put(api: Api, store: Store, alerts: Alerts) -> tuple[str, tuple[str, ...]]:
     """Make the Secret as the store has it: what was done, and the names that the store does not have."""
-    from infra.drive.kubernetes import secret_objects
+    from infra.drive.kubernetes import apply
     from infra.render.kubernetes.charts.monitoring import ALERT_RECEIVERS, NAMESPACE
 
     wanted = alerts.secrets
     known = store.read(wanted.values()) if wanted else {}
     values = {receiver: known[name] for receiver, name in wanted.items() if name in known}
     missing = tuple(name for name in wanted.values() if name not in known)
-    return secret_objects.put(api, NAMESPACE, ALERT_RECEIVERS, values), missing
+    return apply.put_secret(api, NAMESPACE, ALERT_RECEIVERS, values), missing
 
 
 def keep(project: Project, receiver: str) -> int:

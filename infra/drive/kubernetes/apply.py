@@ -256,7 +256,7 @@ def _list(api: Api, part: str, refs: Iterable[Ref]) -> None:
 def put_secret(
     api: Api, namespace: str, name: str, values: Mapping[str, str], *, kind: str = "Opaque"
 ) -> str:
-    """The Secret has these values and no others; without any it is taken away. What was done, in a word."""
+    """The Secret has these values and no others; without any it is deleted. What was done, in a word."""
     folder = f"/api/v1/namespaces/{namespace}/secrets"
     data = {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}
     found = api.find(f"{folder}/{name}")
@@ -264,17 +264,17 @@ def put_secret(
         return "none"
     if not data:
         api.delete(f"{folder}/{name}")
-        return "taken away"
+        return "deleted"
     if found is None:
         labels = {MANAGED_BY: OURS}
         metadata = {"name": name, "namespace": namespace, "labels": labels}
         api.create(
             folder, {"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": metadata, "data": data}
         )
-        return "brought"
+        return "created"
     old = found.get("data") or {}
     if old == data:
-        return "there"
+        return "unchanged"
     gone: dict[str, None] = dict.fromkeys(key for key in old if key not in data)
     api.patch(f"{folder}/{name}", {"data": {**data, **gone}})
-    return "replaced"
+    return "updated"

@@ -14,7 +14,17 @@ from autoscaler import make
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from infra.autoscaler.decision import Decision, Done, Figures, Result, SetDesired, TaintNode, Terminate
+from infra.autoscaler.decision import (
+    Decision,
+    Done,
+    Figures,
+    Notice,
+    NoticeKind,
+    Result,
+    SetDesired,
+    TaintNode,
+    Terminate,
+)
 from infra.autoscaler.loop import Cycle
 from infra.autoscaler.memory import Backoff, Memory
 from infra.autoscaler.observed.snapshot import Snapshot
