@@ -32,7 +32,7 @@ def firewall(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
         "rights.yaml": static("firewall/rights"),
         "daemons.yaml": filled(
             "firewall/daemons",
-            image=addons.image("kube-network-policies", cluster.kubernetes.version),
+            image=addons.image("kube-network-policies"),
             queue=QUEUE,
             kept_for=_kept_for(cluster),
         ),
@@ -131,14 +131,14 @@ def _json(value: object) -> str:
 
 
 def _daemons(cluster: Cluster, name: str, where: Mapping[str, Any]) -> Manifest:
-    minor, overlay = cluster.kubernetes.version, cluster.kubernetes.overlay
+    overlay = cluster.kubernetes.overlay
     return filled(
         "flannel/daemons",
         name=name,
         overlay=f"{cluster.network.pods} {overlay.backend} {overlay.mtu}",
         queue=QUEUE,
-        plugin=addons.image("flannel-cni-plugin", minor),
+        plugin=addons.image("flannel-cni-plugin"),
         busybox=addons.image("busybox"),
-        image=addons.image("flannel", minor),
+        image=addons.image("flannel"),
         **where,
     )
