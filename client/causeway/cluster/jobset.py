@@ -213,12 +213,12 @@ def _failure_policy(restarts: int) -> dict[str, Any]:
     }
 
 
-def _pod_failure_policy(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _pod_failure_policy(pod: Mapping[str, Any]) -> dict[str, Any]:
     """Rules that end a Job with the reason PodFailurePolicy; all else ends it as BackoffLimitExceeded.
 
     How a sidecar ended says nothing: one that is slow is killed.
     """
-    containers = [*spec["initContainers"], *spec["containers"]]
+    containers = [*pod["initContainers"], *pod["containers"]]
     names = [each["name"] for each in containers if each.get("restartPolicy") != "Always"]
     codes = {"operator": "In", "values": [STOPPED, NEVER_WORKS]}
     return {
