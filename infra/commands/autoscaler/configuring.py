@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def scalable(project: Project) -> None:
     """``UsageError`` for an environment without pools."""
-    from infra.render.kubernetes.scaling import has_pools
+    from infra.render.kubernetes.nodes import has_pools
 
     if not has_pools(project.cluster):
         raise UsageError(f"{project.environment.spec_file} has no pools: there is nothing to scale")

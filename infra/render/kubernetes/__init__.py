@@ -71,6 +71,7 @@ SHARED: Final[Mapping[str, frozenset[str]]] = {
     "addon_objects": frozenset({"efa", "features", "grafana", "mirror", "monitoring", "pages"}),
     "guards": frozenset({"guards", "identities"}),
     "pod_network": frozenset({"firewall", "flannel"}),
+    "research": frozenset({"sweeps"}),
 }
 """Module → the parts whose functions it has. Every other part is a module with a function ``objects``."""
 

@@ -20,8 +20,8 @@ from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.machines import NodeGroup, NodePool
 from infra.render.kubernetes import rights
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Manifest, Object, filled, joined, of, static
+from infra.render.kubernetes.nodes import has_pools, is_scaled
 from infra.render.kubernetes.queues import PROVISIONING_CLASS
-from infra.render.kubernetes.scaling import has_pools, is_scaled
 from infra.render.kubernetes.tenants import subject
 
 NAME: Final = "autoscaler"

@@ -1,4 +1,4 @@
-"""Where nodes for work are, and where they get image layers from each other."""
+"""Where nodes for work are, whether they come and go, and where they get image layers from each other."""
 
 from __future__ import annotations
 
@@ -18,3 +18,16 @@ def sites_of_nodes(cluster: Cluster) -> tuple[str, ...]:
         found.add(cluster.control_plane.site)
     found |= {site.name for site in cluster.sites if any(node.runs_pods for node in site.nodes)}
     return tuple(sorted(found))
+
+
+def is_scaled(cluster: Cluster) -> bool:
+    """Whether the autoscaler is on, has an image to run from and pools to care for, and is applied."""
+    from infra.render.kubernetes import APPLIED
+
+    settings = cluster.autoscaler
+    return settings.enabled and settings.image is not None and has_pools(cluster) and "autoscaler" in APPLIED
+
+
+def has_pools(cluster: Cluster) -> bool:
+    """Whether there are machines that come and go."""
+    return any(pool.groups for pool in cluster.pools)

@@ -32,7 +32,7 @@ from infra.model.machines import NodeGroup, NodePool
 from infra.model.places import PhysicalNode
 from infra.render.kubernetes import queue_policies, user_limits
 from infra.render.kubernetes.manifests import Documents, Object, of, static
-from infra.render.kubernetes.scaling import is_scaled
+from infra.render.kubernetes.nodes import is_scaled
 from infra.render.kubernetes.scheduling import GPU_TAINT
 from infra.render.kubernetes.tenants import SHARED, TEAM, team_of
 

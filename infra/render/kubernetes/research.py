@@ -16,10 +16,11 @@ from infra.catalogue.labels import INTERCONNECT
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.model.places import Gpus
 from infra.model.research import Research
-from infra.render.kubernetes import addon_objects, tracking_service
+from infra.render.kubernetes import addon_objects, rights, tracking_service
 from infra.render.kubernetes.charts.monitoring import GRAFANA_POD, GRAFANA_PORT, NAMESPACE
-from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, filled, of
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Object, filled, joined, of, static
 from infra.render.kubernetes.tenants import members, role_of, subject
+from infra.render.kubernetes.tracking_service import is_served
 from infra.render.kubernetes.volumes import claim, home_of, shown_paths
 
 VERSION: Final = 2
@@ -238,3 +239,46 @@ def _renewer(research: Research) -> list[dict[str, str]]:
     """The account that renews code, as bindings name it; empty where the spec names no image for it."""
     account = {"kind": "ServiceAccount", "name": RENEWAL, "namespace": SYSTEM}
     return [account] if research.tools else []
+
+
+CONDUCTOR: Final = "sweep"
+_CONDUCTOR_ROLE: Final = "causeway:sweep"
+
+
+def sweeps(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
+    """Rights of the conductor of a search (``causeway sweep``), a Job of the namespace with its own account.
+
+    It creates trials, which are JobSets, watches them, takes those that a search stops out of their queue
+    (the policy ``workloads`` lets it change ``spec.active`` alone) and logs to the namespace's workspace of
+    MLflow, where all that it knows is. Pods, secrets and other people's namespaces are closed to it.
+
+    Nothing where there is no MLflow to keep a search's state, or no image to run its conductor.
+    """
+    if cluster.research is None or not cluster.research.tools or not is_served(cluster, outputs):
+        return {}
+    accounts = namespaces(cluster)
+    if not accounts:
+        return {}
+    return {
+        "rights.yaml": joined([static("sweeps/rights"), [_conductor_reading(accounts)]]),
+        "accounts.yaml": [
+            each
+            for namespace in accounts
+            for each in (
+                rights.account(CONDUCTOR, namespace),
+                _conductor_bound(namespace, "ClusterRole", _CONDUCTOR_ROLE, [namespace]),
+            )
+        ],
+    }
+
+
+def _conductor_reading(namespaces: Sequence[str]) -> Object:
+    """Trials are made of what the cluster offers when they are."""
+    return _conductor_bound(SYSTEM, "Role", NAME, namespaces)
+
+
+def _conductor_bound(namespace: str, kind: str, role: str, accounts: Sequence[str]) -> Object:
+    """What gives the accounts of these namespaces a role in a namespace."""
+    subjects = [{"kind": "ServiceAccount", "name": CONDUCTOR, "namespace": each} for each in accounts]
+    reference = {"apiGroup": rights.GROUP, "kind": kind, "name": role}
+    return of(rights.API, "RoleBinding", CONDUCTOR, namespace=namespace, roleRef=reference, subjects=subjects)

@@ -21,7 +21,6 @@ from infra.render.kubernetes import (
     kubeadm,
     queues,
     research,
-    sweeps,
     tracking,
     watching,
 )
@@ -65,9 +64,9 @@ UNTRACKED = replace(REFERENCE, tracking=None)
         lambda: autoscaler.objects(replace(REFERENCE, pools=())),
         lambda: tracking.objects(UNTRACKED, outputs_for(REFERENCE)),
         lambda: tracking.objects(REFERENCE, NO_OUTPUTS),
-        lambda: sweeps.objects(UNTRACKED, outputs_for(REFERENCE)),
-        lambda: sweeps.objects(REFERENCE, NO_OUTPUTS),
-        lambda: sweeps.objects(without_tools(), outputs_for(REFERENCE)),
+        lambda: research.sweeps(UNTRACKED, outputs_for(REFERENCE)),
+        lambda: research.sweeps(REFERENCE, NO_OUTPUTS),
+        lambda: research.sweeps(without_tools(), outputs_for(REFERENCE)),
     ],
     ids=[
         "GPUs", "features", "no adapters", "EFA off", "Kueue off", "no pools", "MLflow off",
