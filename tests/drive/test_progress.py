@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 import pty
 import re
 import select
-import struct
-import termios
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,7 +64,6 @@ class Screen:
 
     def __init__(self) -> None:
         self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
         self.file = os.fdopen(slave, "w")
         self.rows = [""]
         self.at = 0
@@ -75,7 +71,8 @@ class Screen:
         self._unread = b""
 
     def console(self) -> Console:
-        found = Console(file=self.file, no_color=True)
+        # Rich asks the standard streams for the size, whatever it writes to.
+        found = Console(file=self.file, no_color=True, width=80, height=40)
         assert found.is_terminal
         return found
 
