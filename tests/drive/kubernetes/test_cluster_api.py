@@ -440,7 +440,7 @@ def test_nodes_and_gpus_are_counted(api: Api) -> None:
     taint = {"key": "causeway.dev/gpu-sick", "value": "true", "effect": "NoSchedule"}
     api.patch("/api/v1/nodes/titan-04", {"spec": {"taints": [taint]}})
     found = api.get("/api/v1/nodes/titan-05")["status"]["conditions"]
-    why = {"type": "GpuSick", "status": "True", "reason": "CardsSick", "message": "GPU 3: Xid 79"}
+    why = {"type": "GpuSick", "status": "True", "reason": "GPUsUnhealthy", "message": "GPU 3: Xid 79"}
     api.patch("/api/v1/nodes/titan-05/status", {"status": {"conditions": [*found, why]}})
     for name, on, gpus in (("job-1", "titan-01", 2), ("job-2", "titan-02", 1), ("waiting", None, 4)):
         api.create("/api/v1/namespaces/default/pods", pod(name, on, gpus=gpus))

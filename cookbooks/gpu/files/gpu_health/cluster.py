@@ -65,7 +65,7 @@ def _condition(settings: Settings, state: State, now: int) -> None:
     condition = {
         "type": CONDITION,
         "status": "False" if state.sick else "True",
-        "reason": "CardsSick" if state.sick else "CardsWell",
+        "reason": "GPUsUnhealthy" if state.sick else "GPUsHealthy",
         "message": state.why or "no fault found",
         "lastHeartbeatTime": at,
         "lastTransitionTime": at,
