@@ -5,7 +5,7 @@ Programs of a run import it as well, for what follows; of the client they have t
 
 from pkgutil import extend_path
 
-# Where the program's own environment has the client, too, the rest of it is found there.
+# If the program's own environment contains the client, too, the rest of the package is found there.
 __path__ = extend_path(__path__, __name__)
 
 from causeway.program import checkpoint, report, should_stop

@@ -52,17 +52,17 @@ class Follower(Protocol):
 
 
 class Remote:
-    """A run in a storage."""
+    """A run whose files are in a storage."""
 
     def __init__(self, storage: Storage, first: str, folder: Path, scratch: Path) -> None:
-        """``first``: the worker whose files are at the top of ``folder``."""
+        """``first`` is the worker whose files are at the top of ``folder``."""
         self._events = Copy(storage, "events/", folder)
         self._metrics = Copy(storage, "metrics/", scratch)
         self._place = {first: "."}
         self._reported = Reported(scratch, folder / REPORTED)
 
     def renew(self, storage: Storage) -> None:
-        """The same storage, with new rights."""
+        """Return the same storage with renewed credentials."""
         self._events.storage = self._metrics.storage = storage
 
     def follow(self) -> None:
@@ -72,17 +72,18 @@ class Remote:
 
 
 class Here:
-    """A run of this machine: links to its files."""
+    """A run of this machine, shown through links to its files."""
 
     def __init__(self, events: Mapping[str, Path], metrics: Path, folder: Path) -> None:
-        """``events``: where in ``folder`` → a folder of event files. ``metrics``: a folder of reports."""
+        """``events`` maps a path in ``folder`` to a folder of event files. ``metrics`` is a folder of
+        reports."""
         self._events = events
         self._folder = folder
         self._reported = Reported(metrics, folder / REPORTED, suffix=".metrics.jsonl")
 
     def follow(self) -> None:
         for place, root in self._events.items():
-            # Of files, as TensorBoard does not follow those of folders on all platforms.
+            # Link files, since TensorBoard does not follow links to folders on all platforms.
             for name, path in files_in(root):
                 link = self._folder / place / name
                 link.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +93,7 @@ class Here:
 
 
 class Reported:
-    """Makes event files of what programs reported with ``causeway.report``."""
+    """Makes event files from what programs reported with ``causeway.report``."""
 
     def __init__(self, source: Path, folder: Path, *, suffix: str = "") -> None:
         self._source = source
@@ -129,8 +130,8 @@ class Reported:
 
 
 def command(folder: Path, port: int, *, path: str = "", everywhere: bool = False) -> list[str]:
-    """TensorBoard's. ``path``: what its pages begin with, without slashes. ``everywhere``: for others than
-    this machine."""
+    """Return TensorBoard's command line. ``path`` is the prefix of its pages, without slashes. With
+    ``everywhere`` it also listens for other machines."""
     return [
         sys.executable,
         "-m",
@@ -140,7 +141,7 @@ def command(folder: Path, port: int, *, path: str = "", everywhere: bool = False
         *(["--bind_all"] if everywhere else ["--host=127.0.0.1"]),
         *([f"--path_prefix=/{path}"] if path else []),
         f"--reload_interval={EVERY:.0f}",
-        # Of a restarted run several files are written to, one after the other.
+        # A restarted run writes to several files, one after the other.
         "--reload_multifile=true",
         f"--samples_per_plugin={_SAMPLES}",
     ]
@@ -155,9 +156,12 @@ def serve(
     count: Callable[[], int] | None = None,
     renew: Callable[[], None] | None = None,
 ) -> int:
-    """Runs TensorBoard until it is asked to stop, or no request came for ``idle`` seconds: 0. If it ends by
-    itself, its exit code. ``count``: how many requests came so far. ``renew`` is called each ``RENEWED``
-    seconds, as rights to the store end."""
+    """Run TensorBoard until it is asked to stop or no request has come for ``idle`` seconds, and return 0. If
+    TensorBoard ends by itself, return its exit code.
+
+    ``count`` returns the number of requests so far. ``renew`` is called every ``RENEWED`` seconds, as the
+    credentials of the store expire.
+    """
     looks = [each.follow for each in followers]
     _try(looks)
     with subprocess.Popen(words) as process:
@@ -184,7 +188,7 @@ def serve(
 
 
 def _try(calls: Sequence[Callable[[], None]]) -> None:
-    """Retries later if the store does not answer."""
+    """Call ``calls``; errors are reported, and the call is retried in a later round."""
     for each in calls:
         if problem := _problem(each):
             print(f"causeway: some files are not up to date: {problem}", file=sys.stderr)
@@ -199,8 +203,9 @@ def _problem(call: Callable[[], None]) -> str:
 
 
 def accepted() -> int:
-    """How many connections programs of this network namespace, which is the pod's, have accepted: RFC 4022,
-    ``tcpPassiveOpens``. TensorBoard ends each with its answer, and its own to its data server stay."""
+    """Return the number of connections that programs of this network namespace (the pod's) have accepted (RFC
+    4022, ``tcpPassiveOpens``). TensorBoard closes a connection after its answer; the one to its data server
+    stays open."""
     names, values = (
         line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
     )
@@ -208,10 +213,10 @@ def accepted() -> int:
 
 
 def main(folder: Path, environment: Mapping[str, str], stopped: threading.Event) -> int:
-    """In a pod."""
+    """Serve the board in a pod until ``stopped`` is set. Returns the exit code."""
     import botocore.session
 
-    # Its session renews its own rights, by the token's file.
+    # The session renews its own credentials from the token file.
     s3 = botocore.session.Session().create_client("s3")
     found: list[Follower] = []
     for run, about in json.loads(environment["CAUSEWAY_RUNS"]).items():

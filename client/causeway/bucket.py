@@ -7,19 +7,21 @@ from typing import Any
 
 
 def has_object(s3: Any, bucket: str, key: str) -> bool:
-    """Whether a bucket has an object, for a role that may list one folder only.
+    """Whether a bucket contains an object, for a role that may list one folder only.
 
-    Not by HeadObject: for an object that does not exist it returns 403 unless the role may list the bucket
-    without a prefix (Amazon S3 API Reference, "HeadObject").
+    HeadObject cannot be used: for a missing object it returns 403 unless the role may list the bucket without
+    a prefix (Amazon S3 API Reference, "HeadObject").
     """
     return _written(s3, bucket, key) is not None
 
 
 def renew_object(s3: Any, bucket: str, key: str, keep_days: int) -> bool:
-    """Whether a bucket has an object. After a third of ``keep_days``, it is copied onto itself.
+    """Whether a bucket contains an object. An object older than a third of ``keep_days`` is copied onto
+    itself.
 
-    S3 counts the days of a lifecycle rule from when an object was written, and a copy is written (Amazon S3
-    User Guide, "Copying, moving, and renaming objects"; a copy onto itself has to replace something).
+    S3 counts the days of a lifecycle rule from when an object was written, and a copy counts as a write
+    (Amazon S3 User Guide, "Copying, moving, and renaming objects"; a copy onto itself has to replace
+    something).
     """
     written = _written(s3, bucket, key)
     if written is None:

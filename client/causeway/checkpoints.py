@@ -25,15 +25,15 @@ _STEP = re.compile(r"step[=_-]?(\d+)|(\d+)(?!.*\d)")
 
 @dataclass(frozen=True)
 class Policy:
-    """What the job file says."""
+    """What the job file defines about checkpoints."""
 
     workers: tuple[str, ...]
-    """Those that write the parts of a checkpoint: ``worker-0``, …; none where nothing is to be copied."""
+    """The workers that write the parts of a checkpoint: ``worker-0``, …; empty if nothing is copied."""
     keep: int = 2
     metric: str | None = None
     maximize: bool = False
     every: int | None = None
-    """Seconds from one copy to the next; None for all as soon as they are whole."""
+    """Seconds from one copy to the next. None: each checkpoint is copied as soon as it is complete."""
 
     def text(self) -> str:
         values = asdict(self)
@@ -52,7 +52,7 @@ class File:
     """A file of a part."""
 
     path: str
-    """Below the folder of checkpoints: ``step-1200/model.pt``, ``step-1200.pt``."""
+    """Relative to the folder of checkpoints: ``step-1200/model.pt``, ``step-1200.pt``."""
     size: int
     sha256: str
     modified: int
@@ -65,42 +65,43 @@ class Part:
 
     worker: str
     name: str
-    """Of the file or folder: ``step-1200``."""
+    """Name of the file or folder: ``step-1200``."""
     start: int
     files: tuple[File, ...]
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What was reported for its step."""
+    """Metrics reported for its step."""
     sequence: int = 0
-    """Its place among those that its worker wrote in this start, from 1; clocks jump. 0 of older programs."""
+    """Position among the checkpoints that its worker wrote in this start, counted from 1, since clocks jump.
+    0 if an older program wrote it."""
     site: str = ""
-    """Where its worker ran; empty where that is not known."""
+    """The site where its worker ran; empty if unknown."""
     seconds: float = 0.0
-    """What copying it took, as its copier knows. It is not in the manifest, and 0 in what is read: older
-    programs read no manifest with a field that they do not know."""
+    """How long copying took, as measured by its copier. It is not in the manifest, and 0 in manifests that
+    are read: older programs reject a manifest with an unknown field."""
 
     @property
     def step(self) -> int:
-        """The step that its name says."""
+        """The step in its name."""
         return step_of(self.name) or 0
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Total size of its files in bytes."""
         return sum(each.size for each in self.files)
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Later ones of its worker have a higher one."""
+        """Sort key: later parts of the same worker sort higher."""
         return self.start, self.sequence, self.written
 
     @property
     def written(self) -> int:
-        """When the last of its files was, in nanoseconds since the epoch."""
+        """When the last of its files was written, in nanoseconds since the epoch."""
         return max(each.modified for each in self.files)
 
     @property
     def id(self) -> str:
-        """What its worker calls it in the store: names sort as the parts were written."""
+        """The worker's id for it in the store: ids sort in the order in which the parts were written."""
         return f"{self.start:06d}-{self.sequence or self.written:020d}-{self.name}"
 
     def text(self) -> str:
@@ -110,7 +111,7 @@ class Part:
 
     @classmethod
     def of(cls, text: str) -> Part:
-        """ValueError, KeyError or TypeError for something else."""
+        """Parse a manifest. Raises ValueError, KeyError or TypeError if ``text`` is not one."""
         values = json.loads(text)
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         return cls(**{**known, "files": tuple(File(**each) for each in values["files"])})
@@ -118,7 +119,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole one."""
+    """A complete checkpoint."""
 
     parts: tuple[Part, ...]
 
@@ -128,31 +129,31 @@ class Checkpoint:
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Later ones have a higher one."""
+        """Sort key: later checkpoints sort higher."""
         return max(part.order for part in self.parts)
 
     @property
     def written(self) -> int:
-        """When the last of its files was, in nanoseconds since the epoch."""
+        """When the last of its files was written, in nanoseconds since the epoch."""
         return max(part.written for part in self.parts)
 
     def value(self, metric: str) -> float | None:
-        """What was reported; None if nothing was, or NaN."""
+        """The reported value of a metric; None if nothing or NaN was reported."""
         values = [part.metrics[metric] for part in self.parts if metric in part.metrics]
         return values[0] if values and values[0] == values[0] else None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file or folder that the program wrote, as the disk has it."""
+    """A file or folder that the program wrote, as found on disk."""
 
     name: str
     files: Mapping[str, tuple[int, int]]
-    """Path, as in File → size and time of modification in nanoseconds."""
+    """Path, as in ``File.path`` → size and modification time in nanoseconds."""
     changed: int
-    """When its inode changed last, as by a rename; in nanoseconds since the epoch."""
+    """When its inode last changed, for example by a rename, in nanoseconds since the epoch."""
     modified: int
-    """When the last of its files and folders was modified."""
+    """When the most recently changed of its files and folders was modified."""
 
     @property
     def written(self) -> int:
@@ -160,29 +161,30 @@ class Entry:
 
     @property
     def renamed(self) -> bool:
-        """Whether it was renamed into place, and not written to since.
+        """Whether it was renamed into place and not written to since.
 
-        A rename changes an inode's ctime and no mtime; each entry that is made in a folder, and each write to
-        a file, sets both of that inode (inode(7)).
+        A rename changes an inode's ctime but not its mtime. Creating an entry in a folder, or writing to a
+        file, sets both times of that inode (inode(7)).
         """
         return self.changed > self.modified
 
 
 def step_of(name: str) -> int | None:
-    """The step of a checkpoint: ``step-1200``, ``checkpoint-1200``, ``epoch=3-step=1200.ckpt``. None without
-    a number: that is not a checkpoint."""
+    """Return the step of a checkpoint's name: ``step-1200``, ``checkpoint-1200``, ``epoch=3-step=1200.ckpt``.
+    None if there is no number in it: then it is not a checkpoint."""
     path = PurePosixPath(name)
     match = _STEP.search(name if path.suffix[1:].isdigit() else path.stem)
     return int(match[1] or match[2]) if match else None
 
 
 def is_checkpoint(name: str) -> bool:
-    """Whether something of this name in the folder of checkpoints is one, or becomes one."""
+    """Whether an entry of this name in the folder of checkpoints is a checkpoint, or becomes one."""
     return not name.startswith(".") and is_text(name) and step_of(name) is not None
 
 
 def is_text(name: str) -> bool:
-    """Whether a name can be written down: on a disk it is bytes, in a manifest and in a store it is UTF-8."""
+    """Whether a name can be encoded: names on a disk are bytes, those in a manifest and in a store are
+    UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -191,10 +193,11 @@ def is_text(name: str) -> bool:
 
 
 def is_whole(entry: Entry, alive: int | None) -> bool:
-    """Whether what a program wrote is whole.
+    """Whether the program has written all of an entry.
 
-    ``alive``: until when the program may have been writing, in nanoseconds since the epoch; None if that is
-    not known. What was renamed into place is whole; else it is when nothing was written to it for a while.
+    ``alive``: until when the program may have been writing, in nanoseconds since the epoch; None if unknown.
+    An entry that was renamed into place is complete; any other is complete when it has not been written to
+    for a while.
     """
     if entry.name.endswith(".tmp") or not is_checkpoint(entry.name) or not entry.files:
         return False
@@ -204,31 +207,31 @@ def is_whole(entry: Entry, alive: int | None) -> bool:
 
 
 def next_to_send(new: Iterable[Entry], *, in_order: bool) -> Entry | None:
-    """The newest of the entries, all of them whole and not in the store: where a program is faster than the
-    way to the store, some are passed over.
+    """Choose the entry to send next, from complete ones that are not in the store: the newest, so that some
+    are skipped if the program is faster than the connection to the store.
 
-    ``in_order``: the oldest instead, as all workers have to send the same ones.
+    ``in_order``: choose the oldest instead, as all workers have to send the same ones.
     """
     ordered = sorted(new, key=lambda each: (each.written, each.name))
     return next(iter(ordered if in_order else reversed(ordered)), None)
 
 
 def passed_over(entry: Entry, sent: Part) -> bool:
-    """Whether an entry was passed over for what was sent later, when this program was another process: it is
-    older, and of an earlier step. Of a later step, and older, it is of a clock that was put back."""
+    """Whether an earlier process of this program skipped an entry in favour of ``sent``: it is older, and of
+    an earlier step. An older entry of a later step comes from a clock that was set back."""
     return entry.written <= sent.written and (step_of(entry.name) or 0) <= sent.step
 
 
 def whole(parts: Iterable[Part], workers: Sequence[str]) -> list[Checkpoint]:
-    """The checkpoints of which every worker wrote its part, the newest first.
+    """Return the checkpoints of which every worker wrote its part, the newest first.
 
-    Of several workers each has to write it once, and files of its own: a second one, or one that another
-    wrote in other words, could be of another step.
+    With several workers, each has to write its part once, and with files of its own: a second part of a
+    worker, or a checkpoint that others spell differently, could belong to another step.
     """
     groups: dict[object, list[Part]] = {}
     for part in parts:
         if part.worker in workers and part.files:
-            # One worker alone may write to the same name again.
+            # With one worker, a name may be written again.
             groups.setdefault((part.start, part.name, part.id if len(workers) == 1 else ""), []).append(part)
     found = [
         Checkpoint(tuple(sorted(group, key=lambda part: workers.index(part.worker))))
@@ -246,7 +249,8 @@ def _collide(parts: Iterable[Part]) -> bool:
 
 
 def kept(checkpoints: Sequence[Checkpoint], policy: Policy) -> list[Checkpoint]:
-    """The last, and the best by the metric; of equals the newer one. ``checkpoints``: the newest first."""
+    """Return the checkpoints to keep: the newest ones, and the best by the metric (of equals, the newer).
+    ``checkpoints`` must be sorted, the newest first."""
     last = list(checkpoints[: policy.keep])
     if policy.metric is None:
         return last
@@ -259,29 +263,29 @@ def kept(checkpoints: Sequence[Checkpoint], policy: Policy) -> list[Checkpoint]:
 
 
 def obsolete(parts: Sequence[Part], policy: Policy, worker: str, reading: Iterable[str]) -> list[Part]:
-    """The parts of a worker that are not needed any more. Each worker removes only its own.
+    """Return the parts of a worker that are no longer needed. Each worker removes only its own.
 
-    ``reading``: ids of what this start resumed from, which another worker may still be fetching.
+    ``reading``: ids of the parts that this start resumed from, which another worker may still be fetching.
     """
     checkpoints = whole(parts, policy.workers)
     if not checkpoints:
         return []
     needed = {part.id for each in kept(checkpoints, policy) for part in each.parts} | {*reading}
-    # What is newer may still get its other parts.
+    # The other parts of newer checkpoints may still arrive.
     newest = min(part.id for part in checkpoints[0].parts)
     own = [each for each in parts if each.worker == worker]
     gone = [each for each in own if each.id not in needed and each.id < newest]
     if len(policy.workers) == 1:
         return gone
-    # What was written twice is not whole, and must not become so when one of the two is gone.
+    # A part that was written twice does not count as complete, and must not when one of the two is removed.
     left = {(each.start, each.name) for each in own if each not in gone}
     return [each for each in gone if (each.start, each.name) not in left]
 
 
 def measured(part: Part, metrics: Mapping[int, Mapping[str, float]]) -> Part:
-    """A part with what was reported for its step by now. ``metrics``: step → metrics."""
+    """Return a part with the metrics reported for its step so far. ``metrics``: step → metrics."""
     reported = metrics.get(step_of(part.name) or 0, {})
-    numbers = {name: value for name, value in reported.items() if value == value}  # no NaN
+    numbers = {name: value for name, value in reported.items() if value == value}  # not NaN
     return replace(part, metrics={**part.metrics, **numbers})
 
 

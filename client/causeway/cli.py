@@ -22,7 +22,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class _AfterDashes(click.Command):
-    """A command with another program's command line after ``--``."""
+    """A command that takes another program's command line after ``--``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
@@ -31,7 +31,7 @@ class _AfterDashes(click.Command):
 
 
 class _Commands(click.Group):
-    """Its help has the whole first sentence of each command's."""
+    """A group whose help shows the whole first sentence of each command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
@@ -69,7 +69,7 @@ _MOST_RUNS = 1_000
 
 
 def _each(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, list[str]]:
-    """``lr=0.1,0.2`` and ``seed=0..9``, both ends included."""
+    """Parse the values of ``--each``: ``lr=0.1,0.2`` and ``seed=0..9``, both ends included."""
     found: dict[str, list[str]] = {}
     for name, text in _pairs(_, __, values).items():
         ends = re.fullmatch(r"(-?\d+)\.\.(-?\d+)", text)
@@ -89,7 +89,7 @@ def _each(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[
 
 
 def _duration(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    """Seconds of ``8h``."""
+    """Parse a duration such as ``8h`` into seconds."""
     from causeway.units import parse_duration
 
     try:
@@ -103,7 +103,7 @@ def _hosts(_: click.Context, __: click.Parameter, value: str | None) -> list[str
 
 
 def _known_runs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Any]:
-    """For the shell's completion: names of runs, and of searches of the cluster."""
+    """Shell completion: names of runs, and of searches of the cluster."""
     from causeway.commands.completing import run_names
 
     local = _is_local(bool(ctx.params.get("local")), ctx.params.get("group"), ctx.params.get("on") or ())
@@ -111,7 +111,7 @@ def _known_runs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 
 
 def _files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Any]:
-    """For the shell's completion: it knows files itself."""
+    """Shell completion of files, which the shell does itself."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
@@ -251,7 +251,7 @@ _here = click.option("--local", is_flag=True, help="Runs of this machine; the de
 
 
 def _has_cluster() -> bool:
-    """Whether this laptop has a kubeconfig, by default or from the environment."""
+    """Whether this laptop has a kubeconfig, at the default path or from the environment."""
     return bool(os.environ.get("KUBECONFIG")) or Path("~/.kube/config").expanduser().exists()
 
 
@@ -263,20 +263,20 @@ def _is_local(local: bool, group: str | None, on: Sequence[str] = ()) -> bool:
 
 
 def _where(runs: Sequence[str], local: bool, on: list[str], group: str | None) -> str:
-    """``machines``, ``here`` or ``cluster``: where runs of these names ran."""
+    """Where runs of these names ran: ``machines``, ``here`` or ``cluster``."""
     if not local and _on_machines(runs, on, group):
         return "machines"
     return "here" if _is_local(local, group, on) else "cluster"
 
 
 def _place(runs: Sequence[str], local: bool, on: list[str], group: str | None) -> dict[str, Any]:
-    """``local`` and ``on``, as commands that show runs of any kind take them."""
+    """Return ``local`` and ``on`` in the form that commands for all kinds of runs take."""
     where = _where(runs, local, on, group)
     return {"local": where == "here", "on": on if where == "machines" else None}
 
 
 def _on_machines(runs: Sequence[str], on: list[str], group: str | None) -> bool:
-    """Whether runs are those of ``run --on``: by the option, or by this laptop's records."""
+    """Whether runs were started by ``run --on``, judging by the option or by this laptop's records."""
     from causeway.machines import records
 
     if on:
@@ -290,14 +290,14 @@ def _on_machines(runs: Sequence[str], on: list[str], group: str | None) -> bool:
 
 
 def _is_here(search: str, group: str | None) -> bool:
-    """Whether this laptop has the record of a search: it runs on machines."""
+    """Whether this laptop has the record of a search, which then runs on machines."""
     from causeway.machines import records
 
     return group is None and records.is_search(search)
 
 
 class _Sweep(_Commands):
-    """``sweep FILE`` submits a search: a word that is not a command is a file."""
+    """``sweep FILE`` submits a search: a word that is not a subcommand is a file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "-h", "--help"):
@@ -1245,15 +1245,15 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """The program. Errors are printed to stderr, and the exit code is their kind; with ``--json`` they are
-    on stdout as well: its last line."""
-    # A list of runs is hundreds of thousands of objects that stay: by default, looking for garbage among them
-    # takes as long as reading them.
+    """Entry point. Errors are printed to stderr, and the exit code is their kind; with ``--json`` an error is
+    also the last line on stdout."""
+    # A list of runs consists of hundreds of thousands of long-lived objects: with the default thresholds,
+    # garbage collection takes as long as reading them.
     gc.set_threshold(50_000)
     words = sys.argv[1:]
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
-        # Else click ends the program by itself where it is used in a wrong way.
+        # Otherwise click ends the program itself on a usage error.
         sys.exit(cli(prog_name="causeway", standalone_mode=not as_json))
     except CausewayError as error:
         click.echo(f"{click.style('error', fg='red', bold=True)}: {error}", err=True)

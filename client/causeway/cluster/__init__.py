@@ -1,1 +1,1 @@
-"""The cluster as a researcher meets it: what it offers, the store of code, and runs as JobSets."""
+"""The cluster as a researcher sees it: what it offers, the store of code, and runs as JobSets."""

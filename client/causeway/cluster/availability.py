@@ -1,8 +1,8 @@
 """What is free in the cluster and who waits: the ConfigMap ``causeway-system/availability``.
 
-The autoscaler writes it, since people see no more of the cluster than their own namespaces. A cluster without
-one is a cluster in which that is not known. Fields are only added within a version of its form, so the next
-version can be read as well.
+The autoscaler writes it, since users can read only their own namespaces. Without the ConfigMap, availability
+is unknown. Within a version of the format, fields are only added, so newer minor versions can be read as
+well.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _UTC = timezone.utc
 
 @dataclass(frozen=True)
 class Machines:
-    """Machines with GPUs of one model, of a pool or of the lab's own, at one site."""
+    """Machines at one site with GPUs of one model, from a pool or on-premises."""
 
     ready: int
     starting: int
     gpus: int
     free: int
     largest: int
-    """Free GPUs of the machine that has most."""
+    """Free GPUs of the machine that has the most."""
 
 
 @dataclass(frozen=True)
 class NoCapacity:
-    """A pool that gets no machines at a site now."""
+    """A pool that cannot get machines at a site at present."""
 
     site: str
     pool: str
     until: datetime | None
-    """None if that is not known."""
+    """None if unknown."""
     why: str
 
     def __str__(self) -> str:
@@ -57,18 +57,18 @@ class Place:
     """The place of a run in its queue."""
 
     position: int | None
-    """From 1; None where its queue is not there."""
+    """Counted from 1; None if its queue was not found."""
     ahead: int | None
     gpus_ahead: int | None
     latest_start: datetime | None
-    """From the declared times of the runs ahead; None if it is unknown."""
+    """Computed from the declared times of the runs ahead of it; None if unknown."""
     unknown: str
-    """Why it is unknown."""
+    """Why the start is unknown."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A run, or other work, that waits."""
+    """A run, or another workload, that waits."""
 
     namespace: str
     kind: str
@@ -81,36 +81,36 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Quota:
-    """GPUs as the queues count them."""
+    """GPU quota as counted by the queues."""
 
     flavor: str
     pool: str | None
     model: str | None
     gpus: int
     free: int
-    """Free now, for new runs."""
+    """Free now for new runs."""
     later: Sequence[tuple[datetime, int]]
-    """(from when on, how many) after all waiting runs; ascending. Empty if it is unknown."""
+    """(time, number of GPUs free from then on), after all waiting runs; ascending. Empty if unknown."""
 
 
 @dataclass(frozen=True)
 class Availability:
-    """The cluster as its autoscaler saw it last."""
+    """The cluster as the autoscaler last saw it."""
 
     written: datetime | None
     machines: Mapping[tuple[str, str | None, str | None], Machines]
-    """By site, pool (None for the lab's own) and model."""
+    """By site, pool (None for on-premises machines) and model."""
     no_capacity: Sequence[NoCapacity]
     queue: Sequence[Waiting] | None
     """In queue order; None without queues."""
     cut: int
-    """Number of entries at its end that are left out."""
+    """Number of entries left out at the end of the queue."""
     quotas: Sequence[Quota]
     note: str = ""
-    """A note to show with it."""
+    """A note to show to the user."""
 
     def place(self, namespace: str, name: str) -> Place | None:
-        """The entry of a run; None if the autoscaler has not seen it waiting."""
+        """Return the queue entry of a run; None if the autoscaler has not seen it waiting."""
         for each in self.queue or ():
             if (each.namespace, each.kind, each.name) == (namespace, "JobSet", name):
                 return each.place
@@ -118,7 +118,7 @@ class Availability:
 
 
 def read(cluster: Cluster) -> tuple[Availability | None, str]:
-    """The availability, with a note: why there is none, or that it is outdated or from a newer version."""
+    """Read the availability. Its note says why it is missing, outdated or of a newer version."""
     try:
         found = cluster.find(_PATH)
     except RefusedError as error:
@@ -138,7 +138,7 @@ def read(cluster: Cluster) -> tuple[Availability | None, str]:
 
 
 def parse(values: Mapping[str, Any], now: datetime | None = None) -> Availability:
-    """Of the content of an ``availability.json``. KeyError, TypeError, ValueError if it cannot be parsed."""
+    """Parse the content of an ``availability.json``. Raises KeyError, TypeError or ValueError."""
     written = _time(values.get("written"))
     queue = values.get("queue")
     return Availability(
@@ -183,26 +183,27 @@ def _note(version: int, written: datetime | None, now: datetime) -> str:
     return ""
 
 
-# -- A run that is to be ----------------------------------------------------------------------------------
+# -- A run before its submission ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """The outlook of a run that is submitted now."""
+    """The outlook of a run submitted now."""
 
     ahead: int | None
-    """How many are before it in its queue; None if that is not known."""
+    """How many runs are ahead of it in its queue; None if unknown."""
     gpus_ahead: int
     starts: datetime | None
-    """The latest start, by quota; None if it is not known."""
+    """The latest start by quota; None if unknown."""
     at_once: bool
-    """Whether there is quota for it now."""
+    """Whether there is quota for it immediately."""
 
 
 def outlook(found: Availability, fits: Sequence[Fit], queue: str | None, priority: int | None) -> Outlook:
-    """For roles on the machines that they may have. ``queue``: its ClusterQueue. ``priority``: its class's.
+    """Estimate the outlook of roles on the machines that they may use. ``queue``: name of the ClusterQueue.
+    ``priority``: value of the priority class.
 
-    A start is known for one role with GPUs: several may get different ones.
+    The start is known only for a run with one role that uses GPUs: several roles may get different ones.
     """
     ahead = [
         each
@@ -222,7 +223,7 @@ def outlook(found: Availability, fits: Sequence[Fit], queue: str | None, priorit
 
 
 def may_use(found: Fit, quota: Quota) -> bool:
-    """Whether a role may get GPUs of that quota."""
+    """Whether a role may use GPUs of that quota."""
     return any(
         machine.pool == quota.pool and (quota.pool or (machine.gpus and machine.gpus.model == quota.model))
         for machine in found.machines
@@ -233,7 +234,7 @@ def may_use(found: Fit, quota: Quota) -> bool:
 
 
 def clock(at: datetime) -> str:
-    """``14:05 UTC``, with the day if it is another one."""
+    """Format a time as ``14:05 UTC``, with the day if it is not today."""
     day = "" if at.date() == datetime.now(_UTC).date() else f"{at:%b} {at.day} "
     return f"{day}{at:%H:%M} UTC"
 

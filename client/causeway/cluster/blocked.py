@@ -1,5 +1,5 @@
-"""What keeps a container from starting, with the fix: an image that cannot be pulled, a missing Secret. The
-kubelet reports it in ``state.waiting`` of a container's status, and retries forever.
+"""Why a container does not start, with the fix: an image that cannot be pulled, a missing Secret. The kubelet
+reports it in ``state.waiting`` of a container's status, and retries forever.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class Blocked:
     """Why a container does not start."""
 
     reason: str
-    """The kubelet's: ``ImagePullBackOff``."""
+    """The kubelet's reason: ``ImagePullBackOff``."""
     what: str
-    """For the user."""
+    """Explanation for the user."""
     fix: str = ""
     lasts: bool = True
-    """Whether a user has to fix it. A registry that does not answer is temporary."""
+    """Whether a user has to fix it. A registry that does not answer is a temporary cause."""
 
     def __str__(self) -> str:
         return f"{self.what}; {self.fix}" if self.fix else self.what
 
 
 def blocked(pod: Any) -> Blocked | None:
-    """Of the first container of a pod that can't start; None where there is none.
+    """Return the first container of a pod that cannot start; None if all can.
 
-    ``pod``: as the API has it.
+    ``pod``: the API object.
     """
     status = pod.get("status", {})
     statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
@@ -75,7 +75,7 @@ def _described(pod: Any, status: Mapping[str, Any], reason: str, message: str) -
 
 def _of_pull(reason: str, image: str, message: str) -> Blocked:
     said = message.rpartition(": ")[2] or reason
-    # A registry says that a private image is denied where it is not there, too; both may come in one message.
+    # Registries answer "denied" for images that do not exist, too; both words may be in one message.
     if _REFUSED.search(message):
         fix = "check its name. Nodes can pull public images, and those of the account's registry (ECR)"
         return Blocked(reason, f"the registry refuses {image}: {said}", fix)
@@ -95,14 +95,14 @@ def _keys(pod: Any, secret: str) -> list[str]:
 
 
 def missing_secret(namespace: str, name: str, keys: Sequence[str]) -> tuple[str, str]:
-    """(error, fix) for a missing Secret."""
+    """Return (error, fix) for a missing Secret."""
     literals = " ".join(f"--from-literal={key}=…" for key in keys)
     create = f"kubectl create secret generic {name} -n {namespace} {literals}".rstrip()
     return f"{namespace} has no Secret {name}", create
 
 
 def missing_key(namespace: str, name: str, key: str) -> tuple[str, str]:
-    """(error, fix) for a Secret without the key."""
+    """Return (error, fix) for a Secret that lacks the key."""
     patch = shlex.quote(json.dumps({"stringData": {key: "…"}}, ensure_ascii=False))
     what = f"the Secret {name} of {namespace} has no key {key}"
     return what, f"kubectl patch secret {name} -n {namespace} -p {patch}"

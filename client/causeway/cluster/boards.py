@@ -1,7 +1,7 @@
 """The board of a namespace: a Job that runs TensorBoard (``causeway.board``), and a Service with its name.
 
-The network lets in all laptops of the VPN, as to other pods. So its pages are below a path that is drawn at
-random: it is in the Job, which members of the namespace alone may read.
+The network admits all laptops of the VPN to pods. The board's pages are therefore below a random path, which
+is stored in the Job: only members of the namespace may read it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _WAIT = 120
 
 @dataclass(frozen=True)
 class Board:
-    """One that is there."""
+    """An existing board."""
 
     namespace: str
     uid: str
     runs: Mapping[str, str]
     """Run → its first worker."""
     path: str
-    """What its pages begin with."""
+    """Prefix of its pages."""
     has_ended: bool
 
     @property
@@ -57,7 +57,7 @@ class Board:
 
 
 def job(namespace: str, runs: Mapping[str, str], offer: Offer, path: str) -> dict[str, Any]:
-    """The Job. ``runs``: run → its first worker."""
+    """Return the Job. ``runs``: run → its first worker."""
     store = offer.store
     places = {
         run: {"folder": f"s3://{store.bucket}/{run_key(namespace, run)}", "first": first}
@@ -76,7 +76,7 @@ def job(namespace: str, runs: Mapping[str, str], offer: Offer, path: str) -> dic
         "command": ["python", "-m", "causeway.board", _HOME],
         "env": environment(own),
         "ports": [{"name": "http", "containerPort": PORT}],
-        # Only until it answers: later ones would count as requests. The first copy may take a while.
+        # A startup probe only: later probes would count as requests. The first copy may take a while.
         "startupProbe": {
             "httpGet": {"path": f"/{path}/", "port": PORT},
             "periodSeconds": 2,
@@ -97,7 +97,8 @@ def job(namespace: str, runs: Mapping[str, str], offer: Offer, path: str) -> dic
 
 
 def service(namespace: str, uid: str) -> dict[str, Any]:
-    """``http://board.user-ada.svc:6006``. It goes with its Job, whose ``uid`` it has."""
+    """Return the Service ``http://board.user-ada.svc:6006``, owned by the Job with this ``uid`` and deleted
+    with it."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": NAME, "uid": uid}
     return {
         "apiVersion": "v1",
@@ -116,7 +117,7 @@ def service(namespace: str, uid: str) -> dict[str, Any]:
 
 
 def find(cluster: Cluster, namespace: str) -> Board | None:
-    """The board of a namespace."""
+    """Find the board of a namespace."""
     found = cluster.find(_job(namespace))
     if found is None or found["metadata"].get("deletionTimestamp"):
         return None
@@ -133,7 +134,7 @@ def find(cluster: Cluster, namespace: str) -> Board | None:
 
 
 def start(cluster: Cluster, namespace: str, runs: Mapping[str, str]) -> Board:
-    """Creates a board, and replaces an existing one."""
+    """Create a board, replacing an existing one."""
     stop(cluster, namespace)
     path = secrets.token_urlsafe(16)
     wanted = job(namespace, runs, cluster.offer, path)
@@ -144,7 +145,7 @@ def start(cluster: Cluster, namespace: str, runs: Mapping[str, str]) -> Board:
 
 
 def stop(cluster: Cluster, namespace: str) -> bool:
-    """Deletes a board, and waits until it is gone. Returns whether there was one."""
+    """Delete a board and wait until it is gone. Returns whether there was one."""
     paths = (_job(namespace), f"/api/v1/namespaces/{namespace}/services/{NAME}")
     for path in paths:
         if (found := cluster.find(path)) is not None:
@@ -161,7 +162,7 @@ def stop(cluster: Cluster, namespace: str) -> bool:
 
 
 def _check_is_ours(found: Any) -> None:
-    """CausewayError for another object with the board's name."""
+    """Raise CausewayError if another object has the board's name."""
     about = found["metadata"]
     if _LABEL not in about.get("labels", {}):
         raise CausewayError(
@@ -170,7 +171,7 @@ def _check_is_ours(found: Any) -> None:
 
 
 def _deleted(cluster: Cluster, path: str) -> bool:
-    """Whether there was something."""
+    """Delete an object; whether it existed."""
     try:
         cluster.call("DELETE", path, {"propagationPolicy": "Foreground"})
     except RefusedError as error:
@@ -181,7 +182,7 @@ def _deleted(cluster: Cluster, path: str) -> bool:
 
 
 def ready_pod(cluster: Cluster, board: Board) -> str | None:
-    """Its pod that answers; None while there is none."""
+    """Return the board's pod that is ready; None if none is."""
     selector = f"batch.kubernetes.io/controller-uid={board.uid}"
     path = f"/api/v1/namespaces/{board.namespace}/pods"
     for pod in items(cluster, path, labelSelector=selector):
@@ -192,7 +193,7 @@ def ready_pod(cluster: Cluster, board: Board) -> str | None:
 
 
 def waits_for(cluster: Cluster, board: Board) -> str:
-    """Why no pod of it answers yet."""
+    """Return why no pod of the board is ready yet."""
     selector = f"batch.kubernetes.io/controller-uid={board.uid}"
     if next(items(cluster, f"/api/v1/namespaces/{board.namespace}/pods", labelSelector=selector), None):
         return "its pod is starting"

@@ -1,4 +1,4 @@
-"""Calls to the cluster's API as the user of the kubeconfig. Objects are plain values."""
+"""Calls to the cluster's API as the user of the kubeconfig. Objects are plain dicts and lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OFFER = "/api/v1/namespaces/causeway-system/configmaps/research"
 
 
 class RefusedError(CausewayError):
-    """The API refused. ``code``: the HTTP status."""
+    """The API refused a request. ``code`` is the HTTP status."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -30,25 +30,25 @@ class RefusedError(CausewayError):
 
 
 class Cluster:
-    """The cluster of a kubeconfig: ``$KUBECONFIG``, else ``~/.kube/config``. ``own``: that of the pod, by the
-    token of its service account."""
+    """The cluster of ``$KUBECONFIG``, by default ``~/.kube/config``. With ``own``, the cluster that this pod
+    runs in, with the token of its service account."""
 
     def __init__(self, kubeconfig: str | None = None, *, own: bool = False) -> None:
         self._kubeconfig = kubeconfig
         self._own = own
 
-    # -- Who, where, what ---------------------------------------------------------------------------------
+    # -- Identity and offer --------------------------------------------------------------------------------
 
     @cached_property
     def person(self) -> str:
-        """The name that the API knows the caller by."""
+        """The user name under which the API knows the caller."""
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         found = self.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
         return str(found["status"]["userInfo"]["username"])
 
     @cached_property
     def offer(self) -> Offer:
-        """The cluster's offer. CausewayError without ``research``."""
+        """Return what the cluster offers. Raises CausewayError if the cluster has no ``research``."""
         try:
             found = self.call("GET", _OFFER)
         except RefusedError as error:
@@ -68,7 +68,7 @@ class Cluster:
         return parse(values)
 
     def namespace(self, group: str | None) -> str:
-        """The namespace of runs: the group's, else the context's, else the user's own."""
+        """Return the namespace of runs: the group's, else the context's, else the user's own."""
         if group is None:
             return self._way.namespace or f"user-{self.person}"
         if group not in self.offer.groups:
@@ -88,8 +88,9 @@ class Cluster:
         accept: str = "application/json",
         **query: str,
     ) -> Any:
-        """An answer. RefusedError; UnreachableError, also for an answer that is not the API's."""
-        # A list is a tenth of its size then.
+        """Call the API. Raises RefusedError, or UnreachableError, which includes an answer that is not the
+        API's."""
+        # A compressed list is a tenth of the size.
         headers = {**self._headers, "Accept": accept, "Accept-Encoding": "gzip"}
         options: dict[str, Any] = {"headers": headers}
         if body is not None:
@@ -104,20 +105,20 @@ class Cluster:
 
     @property
     def host(self) -> str:
-        """``https://api.example:6443``."""
+        """The API's URL: ``https://api.example:6443``."""
         return self._way.host
 
     @property
     def certificate(self) -> bytes | None:
-        """The user's certificate in PEM, if the kubeconfig has one."""
+        """The user's certificate in PEM; None if the kubeconfig has none."""
         return self._way.certificate
 
     def date(self) -> str:
-        """The API's clock (RFC 9110, ``Date``)."""
+        """The time by the API's clock (RFC 9110, ``Date``)."""
         return str(self._request("GET", "/version", query={}, headers=self._headers).headers.get("Date", ""))
 
     def find(self, path: str) -> Any:
-        """An object, or None."""
+        """Return an object; None if it does not exist."""
         try:
             return self.call("GET", path)
         except RefusedError as error:
@@ -126,7 +127,8 @@ class Cluster:
             raise
 
     def lines(self, path: str, patience: float | None = None, /, **query: str) -> Iterator[str]:
-        """The lines of a text as they come: a log. ``patience``: seconds until something has to come."""
+        """Yield the lines of a text, such as a log, as they arrive. ``patience``: seconds without data before
+        it fails."""
         answer = self._request(
             "GET", path, query=query, headers=self._headers, stream=True, patience=patience
         )
@@ -138,8 +140,8 @@ class Cluster:
             yield rest.decode("utf-8", "replace")
 
     def watch(self, path: str, seconds: int, **query: str) -> Iterator[Any]:
-        """Events of a list from ``resourceVersion`` on, as they come, for so long. RefusedError, of code 410
-        for a version that is too old; UnreachableError."""
+        """Yield the events of a list after ``resourceVersion`` for ``seconds``. Raises RefusedError with code
+        410 if the version is too old, and UnreachableError."""
         query |= {"watch": "true", "timeoutSeconds": str(seconds), "allowWatchBookmarks": "true"}
         answer = self._request(
             "GET", path, query=query, headers=self._headers, stream=True, patience=seconds + _READ
@@ -162,22 +164,23 @@ class Cluster:
             answer.release_conn()
 
     def websocket(self, path: str, query: Sequence[tuple[str, str]]) -> Any:
-        """A conversation: a WSClient of ``kubernetes.stream``, with bytes. RefusedError, UnreachableError."""
+        """Open a WebSocket: a binary WSClient of ``kubernetes.stream``. Raises RefusedError,
+        UnreachableError."""
         from kubernetes.stream.ws_client import WSClient
 
         return self._upgraded(path, query, partial(WSClient, capture_all=False, binary=True))
 
     def connect(self, pod: str, port: int) -> Any:
-        """A connection to a port of a pod, by the pod's path: what a socket can do, but for ``with``.
-        RefusedError, UnreachableError."""
+        """Connect to a port of a pod, given the pod's path. The result behaves like a socket, except for
+        ``with``. Raises RefusedError, UnreachableError."""
         from kubernetes.stream.ws_client import PortForward, create_websocket
 
         websocket = self._upgraded(f"{pod}/portforward", [("ports", str(port))], create_websocket)
-        # Of a pair, whose other end a thread of the library serves.
+        # One socket of a pair; a thread of the library serves the other.
         return PortForward(websocket, [port]).socket(port)
 
     def _upgraded(self, path: str, query: Sequence[tuple[str, str]], made: Callable[..., Any]) -> Any:
-        """What ``made`` makes of the library's configuration, the URL and headers."""
+        """Return ``made(configuration, url, headers)`` for a WebSocket, with the library's configuration."""
         from kubernetes.stream.ws_client import get_websocket_url
         from websocket import WebSocketBadStatusException, WebSocketException
 
@@ -212,7 +215,7 @@ class Cluster:
 
     @property
     def _headers(self) -> dict[str, str]:
-        # The kubelet renews a pod's.
+        # The kubelet renews the token of a pod.
         token = kubeconfig.token_of_pod() if self._own else self._way.token
         return {"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
 
@@ -254,7 +257,7 @@ def _away(host: str, reason: str) -> str:
 
 
 def _not_the_api(host: str) -> str:
-    """The error for an answer of a captive portal or a proxy."""
+    """Return the error for an answer of a captive portal or a proxy."""
     return (
         f"another server answers for {host}, and it is not the cluster: a captive portal or a proxy; "
         "open any page in a browser, then try again"

@@ -1,4 +1,4 @@
-"""What the store has of a run: its last checkpoint, and errors of copying."""
+"""What the store knows about a run: its last checkpoint, and errors of copying."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from causeway.workers import policy_of, workers_of
 
 @dataclass(frozen=True)
 class Copying:
-    """Of a run's checkpoints, output and results."""
+    """State of copying a run's checkpoints, output and results."""
 
     saved: Row | None
-    """The checkpoint that it would resume from; None for none, or if the store does not say."""
+    """The checkpoint that it would resume from; None if there is none, or if the store does not answer."""
     moving: Mapping[str, float]
-    """Site → USD that AWS charges if the run resumes there from that checkpoint; free sites are left out."""
+    """Site → USD that AWS charges if the run resumes there from that checkpoint. Sites without a charge are
+    left out."""
     problem: str
-    """Error of a worker that cannot copy: a bucket that is full, or refuses."""
+    """Error of a worker that cannot copy: the bucket is full, or refuses the request."""
 
 
 def copying(cluster: Cluster, run: Run) -> Copying:
-    """From the store and the workers' sidecars. Those that do not answer are left out."""
+    """Collect the state from the store and the workers' sidecars. Sources that do not answer are left out."""
     try:
         job = Job.model_validate(run.job)
         workers = workers_of(job)
         policy = policy_of(job, workers)
-    except (CausewayError, ValueError):  # of another version of this program
+    except (CausewayError, ValueError):  # written by another version of this program
         return Copying(None, {}, "")
     saved, store = None, Store(cluster, run.namespace)
     with suppress(CausewayError), asked("look for checkpoints"):
@@ -70,7 +71,7 @@ def _said(cluster: Cluster, run: Run, pod: str) -> str:
 
 
 def last_problem(lines: Iterable[str]) -> str:
-    """What the sidecar could not copy, and has not since; empty for nothing."""
+    """Return what the sidecar could not copy, and has not copied since; empty if nothing."""
     problem = ""
     for line in lines:
         if line.startswith(NOT_COPIED):

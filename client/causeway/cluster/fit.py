@@ -27,20 +27,21 @@ _CPUS, _MEMORY = 2.0, 8 << 30
 
 @dataclass(frozen=True)
 class Fit:
-    """A role on the machines of the cluster."""
+    """A role, with the machines that can run it."""
 
     workers: Workers
     machines: Sequence[Machine]
-    """Those that can run at least one worker, the cheapest first."""
+    """Machines that can run at least one worker, the cheapest first."""
     cpus: float
     memory: int
-    """Bytes."""
+    """In bytes."""
     fabric: Fabric | None = None
-    """What one worker gets of a machine's Elastic Fabric Adapters, if it asks for `efa`."""
+    """A worker's share of a machine's Elastic Fabric Adapters, if it asks for `efa`."""
 
 
 def fit(job: Job, workers: Workers, offer: Offer) -> Fit:
-    """Where the workers of a role can run. InputError that names the field which rules all machines out."""
+    """Find where the workers of a role can run. Raises InputError with the field that rules out all
+    machines."""
     machines = list(offer.machines)
     gpus = workers.gpus
     for field, keep, what in _demands(job, gpus, offer):
@@ -74,8 +75,8 @@ def fit(job: Job, workers: Workers, offer: Offer) -> Fit:
 
 
 def fits_of(written: Mapping[str, Any], offer: Offer) -> list[Fit]:
-    """The roles of a run on the machines of the cluster; none where it could not be submitted any more.
-    ``written``: its job, perhaps of another version of this program."""
+    """Find where the roles of a submitted job can run; empty if it could not be submitted any more.
+    ``written``: the job, perhaps written by another version of this program."""
     try:
         job = Job.model_validate(written)
         image = offer.images.get(job.image or offer.default_image)
@@ -86,15 +87,17 @@ def fits_of(written: Mapping[str, Any], offer: Offer) -> list[Fit]:
 
 
 def check_together(job: Job, fits: Sequence[Fit]) -> None:
-    """Checks that all workers can run at once, and that their names are valid. InputError with the fields."""
+    """Check that all workers can run at once, and that their names are valid. Raises InputError with the
+    fields."""
     problems = [*_names(job, fits), *_room(job, fits)]
     if problems:
         raise InputError(problems)
 
 
 def _names(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
-    """JobSet refuses a name with which that of a pod, ``resnet-9999-worker-0-7-abcde``, would be longer than
-    a label of DNS (RFC 1035; ``jobset_webhook.go``, ValidateCreate)."""
+    """Report names that are too long. JobSet rejects a name with which a pod's,
+    ``resnet-9999-worker-0-7-abcde``, would exceed a DNS label (RFC 1035; ``jobset_webhook.go``,
+    ValidateCreate)."""
     number = f"-s99-{job.sweep.trials}" if job.sweep else "-9999"
     for each in fits:
         role, count = each.workers.role, each.workers.count
@@ -108,8 +111,8 @@ def _names(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
 
 
 def _room(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
-    """Where not even an empty cluster, and with its pools at their largest, has room for all of a role, or
-    for the GPUs of all roles."""
+    """Report roles, or the GPUs of all roles together, that do not fit into an empty cluster with its pools
+    at their maximum."""
     for each in fits:
         workers, most = each.workers, _most(each, job.where.near)
         if workers.count > most:
@@ -121,7 +124,7 @@ def _room(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
             )
             yield Problem("job", field, what, f"at most {most}, or ask for less for each of them")
             return
-    # By identity: two kinds of machines may look alike.
+    # Compare by identity: two kinds of machines may be equal.
     machines = {id(machine): machine for each in fits if each.workers.gpus.count for machine in each.machines}
     there = sum(machine.count * machine.gpus.count for machine in machines.values() if machine.gpus)
     wanted = sum(each.workers.count * each.workers.gpus.count for each in fits)
@@ -131,7 +134,7 @@ def _room(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
 
 
 def _most(fit: Fit, near: str | None) -> int:
-    """How many workers of a role there can be at once."""
+    """The largest number of workers of a role that can run at once."""
     sites: dict[str, int] = {}
     for machine in fit.machines:
         room = _workers_on(machine, fit)
@@ -143,7 +146,7 @@ def _most(fit: Fit, near: str | None) -> int:
 
 
 def _workers_on(machine: Machine, fit: Fit) -> int:
-    """How many workers of a role one machine has room for."""
+    """The number of workers of a role that one machine can run."""
     gpus = fit.workers.gpus.count
     room = min(machine.cpu_milli // max(round(fit.cpus * 1000), 1), (machine.memory_mib << 20) // fit.memory)
     return min(room, machine.gpus.count // gpus) if gpus and machine.gpus else room
@@ -154,7 +157,7 @@ _Demand = tuple[str, Callable[[Machine], bool], str]
 
 
 def _demands(job: Job, gpus: Gpus, offer: Offer) -> Iterator[_Demand]:
-    """In the order in which they are looked at."""
+    """Yield the job's demands in the order in which they are checked."""
     if job.where.sites:
         yield "where.sites", _at(job.where.sites), f"no machine is at {', '.join(job.where.sites)}"
     wanted = {f"mounts.{name}": name for name, yes in job.mounts.items() if yes}
@@ -199,7 +202,7 @@ def _with(holds: Callable[[GpuOffer], bool]) -> Callable[[Machine], bool]:
 
 
 def _hint(machines: Sequence[Machine], field: str) -> str:
-    """What there is, of what the demands before this one left."""
+    """Hint: the values that machines left by the earlier demands have."""
     offered = sorted({f"{each.gpus.count} x {each.gpus.model}" for each in machines if each.gpus is not None})
     if field == "where.sites":
         return "sites are " + ", ".join(sorted({each.site for each in machines}))
@@ -217,7 +220,7 @@ def _memory_share(machine: Machine, gpus: int) -> int:
 
 
 def _fabric_share(machine: Machine, gpus: int) -> Fabric:
-    """At least one adapter, as pods cannot share one."""
+    """A worker's adapters: at least one, as pods cannot share one."""
     assert machine.gpus is not None
     assert machine.fabric is not None
     pages = machine.fabric.huge_pages_mib * gpus // machine.gpus.count // _HUGE_PAGE * _HUGE_PAGE

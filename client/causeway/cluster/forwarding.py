@@ -1,4 +1,4 @@
-"""A port of this machine that is a port of a pod, over the cluster's API."""
+"""Forwards a port of this machine to a port of a pod, through the cluster's API."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ def forward(
     opened: Callable[[], None],
     failed: Callable[[str], None],
 ) -> None:
-    """Until Ctrl-C. ``pod``: its path. ``here``: the port of this machine.
+    """Forward until Ctrl-C. ``pod``: its API path. ``here``: the local port.
 
-    CausewayError where the cluster refuses it, InputError for a port in use. ``failed`` gets what is wrong
-    with one connection; the others go on.
+    Raises CausewayError if the cluster refuses it, InputError if the port is in use. ``failed`` is called
+    with the error of a single connection; other connections continue.
     """
-    cluster.connect(pod, port).close()  # What is refused is refused now, not in the browser.
+    # Connect once first, so that a refusal is an error now and not in the browser.
+    cluster.connect(pod, port).close()
     serve(lambda: cluster.connect(pod, port), here, opened=opened, failed=failed)
 
 
 def serve(
     connect: Callable[[], Any], here: int, *, opened: Callable[[], None], failed: Callable[[str], None]
 ) -> None:
-    """Until Ctrl-C, each connection to a port of this machine is copied to one that ``connect`` gives: what a
-    socket can do. Else as ``forward``."""
+    """Until Ctrl-C, forward each connection to the local port to a connection made by ``connect``, an object
+    like a socket. Otherwise as ``forward``."""
     with listening(here) as listener:
         opened()
         try:
@@ -47,7 +48,7 @@ def serve(
 
 
 def listening(port: int) -> socket.socket:
-    """At a port of this machine alone. InputError where it is in use."""
+    """Listen on a port of the loopback address. Raises InputError if it is in use."""
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:
@@ -57,7 +58,7 @@ def listening(port: int) -> socket.socket:
 
 
 def _serve(connect: Callable[[], Any], browser: socket.socket, failed: Callable[[str], None]) -> None:
-    """One connection of a browser, over one of its own."""
+    """Serve one connection of a browser over a connection of its own."""
     with browser:
         try:
             with closing(connect()) as there:
@@ -67,7 +68,7 @@ def _serve(connect: Callable[[], Any], browser: socket.socket, failed: Callable[
 
 
 def _copy(one: Any, other: Any) -> None:
-    """Copies in both directions until either end closes."""
+    """Copy in both directions until either end closes."""
     while True:
         for end in select.select([one, other], [], [])[0]:
             data = end.recv(1 << 16)

@@ -1,4 +1,4 @@
-"""Jobs of ours in a namespace: the board, the conductor of a search."""
+"""Helper Jobs in a namespace: the board, the conductor of a search."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def queued_job(
     life: int,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A Job with one container, in the namespace's queue.
+    """Return a Job with one container, in the namespace's queue.
 
-    ``label``: of the Job and its pods. ``account``: the service account. ``life``: seconds that it may run at
-    most, by which the queue estimates starts. ``spec``: more fields of the Job.
+    ``label``: label of the Job and its pods. ``account``: the service account. ``life``: its maximum duration
+    in seconds, from which the queue estimates starts. ``spec``: more fields of the Job.
     """
     return {
         "apiVersion": "batch/v1",

@@ -96,19 +96,19 @@ class Repeated:
 
     run: str
     image: str
-    """The reference, with its digest where that is known."""
+    """The image reference, with its digest if known."""
     packages: Sequence[str]
-    """``numpy==2.4.6``: what was installed over those of the image."""
+    """Packages installed over those of the image: ``numpy==2.4.6``."""
 
 
 @dataclass(frozen=True)
 class TrialOf:
-    """Which trial of which search."""
+    """Identifies a trial of a search."""
 
     sweep: str
     number: int
     record: str
-    """What its programs know its run of MLflow by, which is there before it."""
+    """The name by which its programs find its MLflow run, which exists before the run starts."""
 
 
 @dataclass(frozen=True)
@@ -120,27 +120,27 @@ class Submission:
     person: str
     job: Job
     fits: Sequence[Fit]
-    """Of its roles."""
+    """One for each role."""
     offer: Offer
     digest: str
-    """The code's archive; empty for none."""
+    """Digest of the code's archive; empty without code."""
     continues: Sequence[str] = ()
-    """Runs whose checkpoints it resumes from while it has none, the nearest first."""
+    """Runs from whose checkpoints it resumes while it has none of its own, the nearest first."""
     given: Mapping[str, str] = field(default_factory=dict)
-    """What was filled in by ``--set``."""
+    """Values given by ``--set``."""
     repeats: Repeated | None = None
-    """What it is to start exactly as."""
+    """The exact start that it repeats; None for a run of its own."""
     source: Source = NO_SOURCE
     trial: TrialOf | None = None
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of its pods, and with others of itself."""
+        """The labels of its pods; the JobSet has more."""
         return {RUN: self.run, **({SWEEP: self.trial.sweep} if self.trial else {})}
 
     @property
     def hosts(self) -> dict[str, list[str]]:
-        """Role → ``host:port`` of its workers. JobSet names pods so, below the subdomain."""
+        """Role → ``host:port`` of its workers: the names that JobSet gives pods, below the subdomain."""
         return {
             each.workers.role: [
                 f"{self.run}-{each.workers.role}-0-{rank}.{self.run}:{PORT}"
@@ -151,7 +151,7 @@ class Submission:
 
 
 def jobset(made: Submission) -> dict[str, Any]:
-    """The object of a run."""
+    """Return the JobSet of a run."""
     run, job, digest = made.run, made.job, made.digest
     workers = [each.workers for each in made.fits]
     return {
@@ -192,10 +192,11 @@ def jobset(made: Submission) -> dict[str, Any]:
 
 
 def _failure_policy(restarts: int) -> dict[str, Any]:
-    """The first rule that matches counts. JobSet knows an exit code by the failed Job's message alone."""
+    """Return the failure policy. The first matching rule applies. JobSet can see an exit code only in the
+    failed Job's message."""
     return {
         "maxRestarts": restarts,
-        # No old rank meets a new one.
+        # A rank of the last start must not meet one of the next.
         "restartStrategy": "BlockingRecreate",
         "rules": [
             {
@@ -214,9 +215,10 @@ def _failure_policy(restarts: int) -> dict[str, Any]:
 
 
 def _pod_failure_policy(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Rules that end a Job with the reason PodFailurePolicy; all else ends it as BackoffLimitExceeded.
+    """Return rules that fail a Job with the reason PodFailurePolicy; any other failure has
+    BackoffLimitExceeded.
 
-    How a sidecar ended says nothing: one that is slow is killed.
+    A sidecar's exit code is ignored: a slow one is killed.
     """
     containers = [*pod["initContainers"], *pod["containers"]]
     names = [each["name"] for each in containers if each.get("restartPolicy") != "Always"]
@@ -277,23 +279,23 @@ def _pod(made: Submission, fit: Fit) -> dict[str, Any]:
 
 
 def token_volume(offer: Offer) -> dict[str, Any]:
-    """A token that AWS takes, to be mounted at ``TOKEN``."""
+    """Return the volume with a token that AWS accepts, to be mounted at ``TOKEN``."""
     token = {"audience": offer.store.audience, "expirationSeconds": 3600, "path": "token"}
     return {"name": "token", "projected": {"sources": [{"serviceAccountToken": token}]}}
 
 
 def access(offer: Offer, namespace: str) -> dict[str, str]:
-    """The environment of what goes to the store by that token."""
+    """Return the environment for access to the store with that token."""
     return {
         "AWS_REGION": offer.store.region,
-        "AWS_DEFAULT_REGION": offer.store.region,  # botocore reads no other
+        "AWS_DEFAULT_REGION": offer.store.region,  # the only region variable that botocore reads
         "AWS_ROLE_ARN": offer.store.roles.get(namespace, ""),
         "AWS_WEB_IDENTITY_TOKEN_FILE": f"{TOKEN}/token",
     }
 
 
 def _record(made: Submission) -> Record | None:
-    """What MLflow has of it; None for nothing."""
+    """What MLflow knows about the run; None without MLflow."""
     tracking = made.offer.tracking
     if tracking is None or not made.job.tracking.record:
         return None
@@ -312,12 +314,12 @@ def _record(made: Submission) -> Record | None:
 
 
 def _alias(made: Submission) -> str:
-    """What its programs know its run of MLflow by; empty where that is the JobSet's uid."""
+    """The alias of its MLflow run; empty if the JobSet's uid is used."""
     return made.trial.record if made.trial else ""
 
 
 def _api_token() -> dict[str, Any]:
-    """Of the account, for the API server: MLflow asks that with it what its bearer may do."""
+    """A token of the service account for the API server, which MLflow asks what its bearer may do."""
     token = {"expirationSeconds": 3600, "path": "token"}
     return {"name": "tracking", "projected": {"sources": [{"serviceAccountToken": token}]}}
 
@@ -334,13 +336,14 @@ def _selector(fit: Fit) -> dict[str, str]:
     if fit.fabric is not None and not any(
         each.gpus and each.gpus.interconnect == EFA for each in fit.machines
     ):
-        # Else the cluster is older, and its nodes have no label of their own for it.
+        # Without it, the cluster is older and its nodes have no separate label.
         asked |= {"interconnect": None, "efa": "true"}
     return {f"{OURS}/{label}": value for label, value in asked.items() if value is not None and gpus.count}
 
 
 def _affinity(job: Job, gpus: Gpus) -> dict[str, Any]:
-    """What a selector can't say: one of several, none of several, at least."""
+    """Return the affinity for what a node selector cannot express: one of several values, none of them, at
+    least."""
     expressions: list[dict[str, Any]] = []
     if job.where.sites:
         expressions.append({"key": f"{OURS}/site", "operator": "In", "values": list(job.where.sites)})
@@ -357,7 +360,8 @@ def _affinity(job: Job, gpus: Gpus) -> dict[str, Any]:
 
 
 def _before(made: Submission, fit: Fit) -> Iterator[dict[str, Any]]:
-    """What runs before the job's own container: in its image what its Python needs, around what fetches."""
+    """The init containers: in the job's image one that inspects its Python and one that installs packages;
+    between them the one that fetches."""
     if not made.job.python:
         yield _fetch(made, fit)
         return
@@ -380,11 +384,12 @@ def _before(made: Submission, fit: Fit) -> Iterator[dict[str, Any]]:
 
 
 def _fetch(made: Submission, fit: Fit) -> dict[str, Any]:
-    """Brings the runtime, and the code if there is some: what was submitted, or the run fails."""
+    """The init container that brings the runtime, and the code if there is any. The run fails if the code is
+    not what was submitted."""
     digest = made.digest
     packages = {}
     if made.job.python:
-        # One worker installs, and the others take what it has installed.
+        # One worker installs; the others use what it has installed.
         installs = first_of(made.hosts) == made.hosts[fit.workers.role][0]
         packages = {
             "CAUSEWAY_PACKAGES": made.job.python,
@@ -404,7 +409,8 @@ def _fetch(made: Submission, fit: Fit) -> dict[str, Any]:
 
 
 def _keep(made: Submission, fit: Fit) -> dict[str, Any]:
-    """Copies output and results to the store, beside the job's container and for a while after it."""
+    """The sidecar that copies output and results to the store, beside the job's container and for a while
+    after it."""
     own = _ours(made, fit, {})
     if record := _record(made):
         own["env"] += sidecars_environment(record, f"{_API_TOKEN}/token", _alias(made))
@@ -413,7 +419,7 @@ def _keep(made: Submission, fit: Fit) -> dict[str, Any]:
         own["env"].append(_REGION)
     return {
         "name": "keep",
-        # A sidecar: started before the job's container, asked to end after it.
+        # A sidecar: started before the job's container, stopped after it.
         "restartPolicy": "Always",
         "command": ["python", "-m", "causeway.keep", _HOME],
         **own,
@@ -423,7 +429,7 @@ def _keep(made: Submission, fit: Fit) -> dict[str, Any]:
 
 
 def _ours(made: Submission, fit: Fit, more: Mapping[str, str]) -> dict[str, Any]:
-    """What our own containers share: the image, the way to the store, the run's folder."""
+    """What our own containers share: image, access to the store, the run's folder."""
     store = made.offer.store
     before = [f"s3://{store.bucket}/{run_key(made.namespace, run)}" for run in made.continues]
     own = {
@@ -453,7 +459,7 @@ def _ours(made: Submission, fit: Fit, more: Mapping[str, str]) -> dict[str, Any]
 
 
 def _places_of_checkpoints(made: Submission) -> dict[str, str]:
-    """What ``causeway.fetch`` and ``causeway.keep`` know them by."""
+    """The environment variables that ``causeway.fetch`` and ``causeway.keep`` read about checkpoints."""
     path = made.job.checkpoints.path
     volume = volume_of(made.job, made.namespace, made.offer)
     return {
@@ -472,17 +478,17 @@ def _main(made: Submission, fit: Fit) -> dict[str, Any]:
     }  # fmt: skip
     mounts = mounts_of(made.job, made.namespace, offer)
     own = {
-        # The namespace's ids are in no image: without this, a home would be `/`.
+        # No image knows the namespace's ids: without this, the home folder would be `/`.
         "HOME": next((path for mount, path in mounts if mount.path is None), _HOME),
         **variables(made.run, job, workers, made.hosts, folders),
         "CAUSEWAY_OUTPUT": _OUTPUT,
         **ends_when_idle(job, workers, [each.workers for each in made.fits]),
         **ends_when_stalled(job, workers, [each.workers for each in made.fits]),
         **({"CAUSEWAY_PYTHON": _PACKAGES} if job.python else {}),
-        # Pods have one interface; NCCL and gloo would else try others first.
+        # Pods have one interface; NCCL and gloo would try others first.
         "NCCL_SOCKET_IFNAME": "eth0",
         "GLOO_SOCKET_IFNAME": "eth0",
-        # libfabric ends rather than take another way; the runtime says where NCCL would.
+        # Makes libfabric fail instead of taking another way; the runtime says where NCCL would fall back.
         **({"FI_PROVIDER": "efa", "CAUSEWAY_EFA": str(fit.fabric.adapters)} if fit.fabric else {}),
         **job.env,
     }
@@ -518,7 +524,7 @@ def _image(made: Submission) -> str:
 
 
 def reference(job: Job, offer: Offer) -> str:
-    """The image of a job, as a registry has it."""
+    """Return the reference of a job's image."""
     name = job.image or offer.default_image
     return offer.images[name].reference if name in offer.images else name
 
@@ -545,6 +551,7 @@ def environment(values: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _literal(text: str) -> str:
-    """Text that a container gets as it is: the kubelet takes ``$$`` for ``$``, and puts a variable's value in
-    place of ``$(NAME)`` (Kubernetes, API reference, Container, ``command`` and ``env.value``)."""
+    """Escape text that a container should get unchanged: the kubelet replaces ``$$`` by ``$``, and
+    ``$(NAME)`` by a variable's value (Kubernetes, API reference, Container, ``command`` and ``env.value``).
+    """
     return text.replace("$", "$$")

@@ -1,7 +1,8 @@
 """Address and credentials of a cluster, from a kubeconfig or from inside a pod.
 
-Certificates and tokens are read here. What else a kubeconfig may hold (``exec``, several files) is left to
-the library ``kubernetes``, whose import takes more than half a second of CPU time: more than all the rest.
+Certificates and tokens are read here. Everything else in a kubeconfig (``exec``, several files) is left to
+the library ``kubernetes``, whose import takes more than half a second of CPU time, longer than everything
+else together.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class Way:
     host: str
     """``https://api.example:6443``."""
     namespace: str | None
-    """That of the context."""
+    """The namespace of the context."""
     context: ssl.SSLContext
-    """What the API's certificate is verified with, and the person's own."""
+    """The TLS context: verifies the API's certificate, and presents the user's."""
     server_name: str | None
-    """What the API's certificate must be for; None for the host."""
+    """The name in the API's certificate; None for the host."""
     token: str | None
     certificate: bytes | None
-    """The person's, in PEM."""
+    """The user's certificate in PEM."""
 
 
 def exists() -> bool:
@@ -50,7 +51,8 @@ def exists() -> bool:
 
 
 def read(path: str | None) -> Way:
-    """That of a kubeconfig, by default ``$KUBECONFIG`` or ``~/.kube/config``; UnreachableError if none."""
+    """Read a kubeconfig, by default ``$KUBECONFIG`` or ``~/.kube/config``. Raises UnreachableError if there
+    is none."""
     name = path or os.environ.get("KUBECONFIG") or "~/.kube/config"
     if os.pathsep in name:
         return _by_library(path)
@@ -82,18 +84,18 @@ def read(path: str | None) -> Way:
 
 
 def _what(error: Exception) -> str:
-    """What is wrong with a kubeconfig."""
+    """Describe what is wrong with a kubeconfig."""
     if isinstance(error, KeyError):
         return f"no {error.args[0]}"
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         return f"line {error.problem_mark.line + 1} is not YAML: {error.problem}"
-    if isinstance(error, TypeError | AttributeError):  # a text where a mapping is meant, or nothing
+    if isinstance(error, TypeError | AttributeError):  # a string where a mapping is expected, or nothing
         return "not a kubeconfig"
     return " ".join(str(error).split())
 
 
 def of_pod() -> Way:
-    """That of the pod's service account (Kubernetes, "Accessing the Kubernetes API from a Pod")."""
+    """Use the pod's service account (Kubernetes, "Accessing the Kubernetes API from a Pod")."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     address = f"[{host}]" if ":" in host else host
     authority = _tls((ACCOUNT_FILES / "ca.crt").read_bytes())
@@ -101,12 +103,12 @@ def of_pod() -> Way:
 
 
 def token_of_pod() -> str:
-    """Of the pod's service account, now."""
+    """Read the current token of the pod's service account."""
     return (ACCOUNT_FILES / "token").read_text(encoding="utf-8").strip()
 
 
 def configuration(path: str | None) -> Any:
-    """The same as the library knows it, for its WebSockets and for other ways to sign in."""
+    """Load the kubeconfig with the library, for WebSockets and for other ways to authenticate."""
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, load_kube_config
 
@@ -142,7 +144,7 @@ def _by_library(path: str | None) -> Way:
 
 
 def _named(config: Any, kind: str, name: str) -> Mapping[str, Any]:
-    """An entry of ``clusters``, ``contexts`` or ``users``."""
+    """Return an entry of ``clusters``, ``contexts`` or ``users``."""
     for each in config[f"{kind}s"]:
         if each["name"] == name:
             found: Mapping[str, Any] = each[kind]
@@ -151,7 +153,7 @@ def _named(config: Any, kind: str, name: str) -> Mapping[str, Any]:
 
 
 def _bytes(values: Mapping[str, Any], key: str, folder: Path) -> bytes | None:
-    """A value of a kubeconfig, or of a file that it names."""
+    """Return a value of a kubeconfig, or the content of the file that it names."""
     if data := values.get(f"{key}-data"):
         return base64.b64decode(data, validate=True)
     return (folder / values[key]).read_bytes() if key in values else None
@@ -164,7 +166,7 @@ def _tls(
     if bool(certificate) is not bool(key):
         raise ValueError("a client certificate needs its key")
     if certificate and key:
-        # OpenSSL's own functions read them from files alone.
+        # OpenSSL's functions read certificates from files only.
         with tempfile.NamedTemporaryFile() as both:
             both.write(certificate + b"\n" + key)
             both.flush()

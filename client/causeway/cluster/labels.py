@@ -1,4 +1,4 @@
-"""What a run's objects are marked with in the cluster."""
+"""Labels and annotations of a run's objects in the cluster."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What runs left in the store: output of their workers, how these ended, and results.
+"""What runs left in the store: their workers' output, exit statuses and results.
 
-``causeway.keep`` writes it, in a pod, and its docstring has the names.
+``causeway.keep`` writes it in a pod; its docstring documents the keys.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ class Attempt:
 
     number: int
     parts: Mapping[str, Sequence[Kept]]
-    """Worker, ``worker-0`` → its output, in order."""
+    """Worker (``worker-0``) → parts of its output, in order."""
     ends: Mapping[str, Kept]
-    """Worker → how it ended."""
+    """Worker → its exit status."""
 
 
 def attempts(store: Store, run: str) -> list[Attempt]:
-    """The starts of a run, the first one first."""
+    """Return the attempts of a run, the first one first."""
     parts: dict[int, dict[str, list[Kept]]] = {}
     ends: dict[int, dict[str, Kept]] = {}
     for kept in store.kept(run, "logs/"):
         worker, number, name = kept.name.split("/")
         parts.setdefault(int(number), {})
         if name.endswith("ended.json"):
-            # The last one of an attempt, as names are sorted.
+            # Names are sorted: the last one of an attempt wins.
             ends.setdefault(int(number), {})[worker] = kept
         else:
             parts[int(number)].setdefault(worker, []).append(kept)
@@ -43,18 +43,18 @@ def attempts(store: Store, run: str) -> list[Attempt]:
 
 @dataclass(frozen=True)
 class Start:
-    """One start of a worker: a run that was preempted begins again without another attempt."""
+    """One start of a worker. A preempted run starts again without a new attempt."""
 
     worker: str
     attempt: int
     at: int
-    """By the clock of its machine, in seconds since the epoch."""
+    """Start time by the clock of its machine, in seconds since the epoch."""
     parts: Sequence[Kept]
-    """Its output, in order."""
+    """Parts of its output, in order."""
 
 
 def starts(store: Store, run: str) -> list[Start]:
-    """Of all workers of a run, the first one first, of those that left output."""
+    """Return the starts of all workers of a run that left output, the first one first."""
     found: dict[tuple[int, int, str], list[Kept]] = {}
     for kept in store.kept(run, "logs/"):
         worker, number, name = kept.name.split("/")
@@ -65,12 +65,12 @@ def starts(store: Store, run: str) -> list[Start]:
 
 
 def lines(store: Store, start: Start) -> list[str]:
-    """The output of one start, without its times."""
+    """Yield the output of one start, without the times."""
     return [text for _, _, text in _lines(store, start.worker, start.parts)]
 
 
 def output(store: Store, attempt: Attempt) -> Iterator[tuple[str, str, str]]:
-    """(time, worker, line) of all its workers, by time."""
+    """Yield (time, worker, line) of all workers, ordered by time."""
     return merge(*(_lines(store, worker, parts) for worker, parts in attempt.parts.items()))
 
 
@@ -82,7 +82,7 @@ def _lines(store: Store, worker: str, parts: Sequence[Kept]) -> Iterator[tuple[s
 
 
 def first_failure(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
-    """What the runtime wrote down of the worker that failed first; None if none did."""
+    """Return the status that the runtime recorded for the worker that failed first; None if none failed."""
     ends = [json.loads(store.read(kept)) for kept in attempt.ends.values()]
     failed = [each for each in ends if each["exit"] not in (0, STOPPED)]
     return min(failed, key=lambda each: each.get("at", float("inf")), default=None)

@@ -1,7 +1,7 @@
 """The cluster's MLflow from a laptop: through the API server, with a token of the namespace's account.
 
-People's certificates are nothing to MLflow: it asks the API server with its caller's token, so it takes
-tokens that the API server takes.
+MLflow does not accept users' certificates: it passes its caller's token to the API server, so it accepts the
+tokens that the API server accepts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _RENEWED = 0.75
 
 
 class Mlflow:
-    """Of one namespace."""
+    """The MLflow workspace of one namespace."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
-        """CausewayError where the cluster has none."""
+        """Raises CausewayError if the cluster has no MLflow."""
         if cluster.offer.tracking is None:
             raise CausewayError(
                 "this cluster has no MLflow; ask its engineers for it (`kubernetes.tracking`)"
@@ -40,7 +40,7 @@ class Mlflow:
         self.server = Server(self.connect, namespace, self.token)
 
     def token(self) -> str:
-        """One that is good for a quarter of an hour at least."""
+        """Return a token that is valid for at least 15 minutes."""
         if time.monotonic() > self._renew_at:
             body = {
                 "apiVersion": "authentication.k8s.io/v1",
@@ -53,11 +53,11 @@ class Mlflow:
         return self._token
 
     def connect(self, timeout: float) -> HTTPConnection:
-        """To one of its pods that are ready."""
+        """Connect to one of its ready pods."""
         return _Through(self._cluster, self.tracking, timeout)
 
     def call(self, method: str, call: str, body: Any = None) -> Any:
-        """An answer. CausewayError for one who may not, UnreachableError."""
+        """Call its API. Raises CausewayError if the caller may not, UnreachableError."""
         try:
             return self.server.call(method, call, body)
         except RejectedError as error:
@@ -66,7 +66,7 @@ class Mlflow:
             raise UnreachableError(f"MLflow does not answer, or rejects {self._namespace}: {error}") from None
 
     def page_of(self, run: str) -> str:
-        """The path of a run's page; the newest one's of that name."""
+        """Return the path of a run's page; of several runs with that name, the newest."""
         experiments = self.call("POST", "experiments/search", {"max_results": 1000}).get("experiments", ())
         wanted = {
             "experiment_ids": [each["experiment_id"] for each in experiments],
@@ -82,7 +82,8 @@ class Mlflow:
 
 
 class _Through(HTTPConnection):
-    """A connection to a pod of the service, by the API server; by the pods' network where that is refused."""
+    """A connection to a pod of the service through the API server; over the pods' network if that is
+    refused."""
 
     def __init__(self, cluster: Cluster, tracking: Tracking, timeout: float) -> None:
         where = urlsplit(tracking.url)
@@ -106,7 +107,7 @@ class _Through(HTTPConnection):
             raise refusal from None
 
     def _pod(self) -> tuple[str, int]:
-        """The path of a pod that is ready, and its port. HTTPException without one."""
+        """Return the path and port of a ready pod. Raises HTTPException if there is none."""
         where = self._tracking
         space = f"/api/v1/namespaces/{where.namespace}"
         labels = self._cluster.call("GET", f"{space}/services/{where.service}")["spec"]["selector"]
@@ -119,7 +120,7 @@ class _Through(HTTPConnection):
 
 
 def refused(error: RefusedError) -> CausewayError:
-    """For a person, what of the above the cluster refused."""
+    """Explain which of these calls the cluster refused."""
     if error.code != 403:
         return error
     return CausewayError(f"{error}; your engineers have to run `invoke cluster.up`")

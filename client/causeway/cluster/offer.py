@@ -1,7 +1,8 @@
-"""What the cluster offers: the ConfigMap ``causeway-system/research``, made of the infra engineers' spec.
+"""What the cluster offers: the ConfigMap ``causeway-system/research``, rendered from the infrastructure
+engineers' spec.
 
-It is all that this program knows of a cluster. Within a version of its form fields are only added, so the
-next version can be read as well, with a note that the cluster is newer.
+This is all that the client knows about a cluster. Within a version of the format, fields are only added, so a
+newer version can be read as well, with a note that the cluster is newer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from causeway.errors import CausewayError, InputError, Problem
 
 if TYPE_CHECKING:
-    from causeway.job import Job  # pydantic's models: they take longer than a list of runs
+    from causeway.job import Job  # importing pydantic takes longer than listing runs
 
 VERSION = 2
 """The newest form that this program knows."""
@@ -29,15 +30,15 @@ class GpuOffer:
     model: str
     count: int
     memory_mib: int
-    """Of each."""
+    """Memory of each GPU."""
     gpu_class: str
     interconnect: str | None
-    """What connects them. In version 1, ``efa`` where the machine has adapters, whatever else it has."""
+    """What connects the GPUs. In version 1, ``efa`` if the machine has adapters, whatever else it has."""
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """Elastic Fabric Adapters of one machine."""
+    """The Elastic Fabric Adapters of one machine."""
 
     adapters: int
     huge_pages_mib: int
@@ -49,19 +50,19 @@ class Machine:
 
     site: str
     pool: str | None
-    """None for machines of the lab's own."""
+    """None for on-premises machines."""
     count: int
-    """How many there are, or may be."""
+    """Number of machines, or their maximum."""
     cpu_milli: int
     memory_mib: int
-    """What pods get of one."""
+    """Memory available to pods on one machine."""
     gpus: GpuOffer | None
     hourly_price: float | None
-    """USD of one, on demand; None if unknown."""
+    """On-demand price of one machine in USD; None if unknown."""
     spot_price: float | None
-    """None where no spot instances are."""
+    """None if spot instances are not allowed."""
     fabric: Fabric | None = None
-    """None where pods get none, or the cluster does not say."""
+    """None if pods get no adapters, or the cluster does not say."""
 
     @property
     def is_spot(self) -> bool:
@@ -71,7 +72,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Image:
-    """A container image that jobs name."""
+    """A container image that jobs can name."""
 
     reference: str
     launcher: str | None
@@ -79,29 +80,29 @@ class Image:
 
 @dataclass(frozen=True)
 class Store:
-    """The bucket of code."""
+    """The bucket for code."""
 
     bucket: str
     region: str
     audience: str
-    """Of tokens that AWS takes."""
+    """Audience of tokens that AWS accepts."""
     roles: Mapping[str, str]
     """Namespace → ARN of its role."""
     usd_per_gb: Mapping[str, float]
-    """Site → what AWS charges for each GB that goes there; of an older cluster, and where that is not known,
-    none."""
+    """Site → USD that AWS charges for each GB transferred there. Empty if unknown, or if the cluster is
+    older."""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A path of the machines that runs see."""
+    """A path on the machines that runs can use."""
 
     claim: str
     path: str | None
-    """None for ``home``, which is another one in each namespace."""
+    """None for ``home``, whose path depends on the namespace."""
     read_only: bool
     sites: Sequence[str]
-    """Where there are machines with it."""
+    """The sites that have it."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,10 @@ class Dashboards:
 
 @dataclass(frozen=True)
 class Tracking:
-    """MLflow."""
+    """The MLflow server."""
 
     url: str
-    """In the cluster."""
+    """URL inside the cluster."""
     namespace: str
     service: str
     port: int
@@ -126,7 +127,7 @@ class Tracking:
 
 @dataclass(frozen=True)
 class Offer:
-    """A cluster, for its researchers."""
+    """What a cluster offers researchers."""
 
     cluster: str
     tools: str | None
@@ -134,32 +135,32 @@ class Offer:
     images: Mapping[str, Image]
     default_image: str
     code_limit: int
-    """Bytes."""
+    """In bytes."""
     code_keep_days: int
-    """For how long the store keeps code that is not renewed."""
+    """How many days the store keeps code that is not renewed."""
     store: Store
     priorities: Mapping[str, Sequence[str]]
-    """Priority class → classes of GPUs that its work is given."""
+    """Priority class → classes of GPUs that its workloads may use."""
     default_priority: str | None
     machines: Sequence[Machine]
     sites: Sequence[str]
     mounts: Mapping[str, Mount]
     homes: Mapping[str, str]
-    """Namespace → the path of its ``home``."""
+    """Namespace → path of its ``home``."""
     groups: Mapping[str, str]
     """Group → namespace."""
     ssh_nodes: Mapping[str, Sequence[str]]
-    """Name of the spec → names of its machines to log in to."""
+    """Name in the spec → names of its SSH nodes."""
     dashboards: Dashboards | None = None
-    """None where the cluster has none, or does not say."""
+    """None if the cluster has none, or does not say."""
     tracking: Tracking | None = None
-    """None where the cluster has none."""
+    """None if the cluster has none."""
     note: str = ""
-    """What does not fit this program."""
+    """What this program does not understand of the offer."""
 
 
 def parse(values: Mapping[str, Any]) -> Offer:
-    """The offer of a ``cluster.json``. CausewayError for one that this program can't read."""
+    """Parse the offer of a ``cluster.json``. Raises CausewayError if this program cannot read it."""
     version = values.get("version")
     if not isinstance(version, int) or version > VERSION + 1:
         raise CausewayError(
@@ -212,7 +213,8 @@ def _parsed(values: Mapping[str, Any], note: str) -> Offer:
 
 
 def mounts_of(job: Job, namespace: str, offer: Offer) -> list[tuple[Mount, str]]:
-    """What a job mounts, each with its path: what it names, and what all sites have. InputError."""
+    """Return what a job mounts, each with its path: the mounts it names, and those that all sites have.
+    Raises InputError."""
     hint = "mounts are " + ", ".join(sorted(offer.mounts))
     problems = [
         Problem("job", f"mounts.{name}", "not a mount of the cluster", hint)
@@ -239,8 +241,8 @@ def mounts_of(job: Job, namespace: str, offer: Offer) -> list[tuple[Mount, str]]
 
 
 def volume_of(job: Job, namespace: str, offer: Offer) -> tuple[Mount, str] | None:
-    """The mount that checkpoints are copied to, and the folder of the namespace's runs there; None where the
-    bucket has them."""
+    """Return the mount that checkpoints are copied to and the folder of the namespace's runs there; None if
+    they are kept in the bucket."""
     for mount, path in mounts_of(job, namespace, offer):
         if mount.claim == job.checkpoints.volume:
             return mount, f"{path}/causeway-{namespace}"

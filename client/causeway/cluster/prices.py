@@ -1,4 +1,4 @@
-"""What work costs: the part of each machine that it takes, in USD."""
+"""What workloads cost, in USD: each pays for its share of the machines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _GB = 1 << 30
 
 @dataclass(frozen=True)
 class Quote:
-    """What a run may cost an hour: it depends on where there is room."""
+    """Range of a run's hourly cost, depending on where it is placed."""
 
     least: float
     most: float
     unknown: Sequence[str]
-    """Pools without a known price."""
+    """Pools whose price is unknown."""
 
     @property
     def costs(self) -> bool:
@@ -27,9 +27,9 @@ class Quote:
 
 
 def hourly(machine: Machine, gpus: int, cpus: float, *, spot: bool = False) -> float | None:
-    """USD an hour of the part of a machine that one worker takes; None if the price is not known.
+    """Return the hourly price in USD of the share of a machine that one worker uses; None if unknown.
 
-    Of a machine with GPUs that is the part of its GPUs, else that of its processors.
+    The share is that of the GPUs; on a machine without GPUs, that of the processors.
     """
     price = machine.spot_price if spot and machine.spot_price is not None else machine.hourly_price
     if price is None:
@@ -39,7 +39,8 @@ def hourly(machine: Machine, gpus: int, cpus: float, *, spot: bool = False) -> f
 
 
 def quote(roles: Sequence[tuple[int, int, float, Sequence[Machine]]]) -> Quote:
-    """``roles``: of each role the number of workers, GPUs and processors of one, and where it may run."""
+    """Quote roles, each with the number of workers, GPUs and processors of one, and the machines it may
+    use."""
     least = most = 0.0
     unknown: dict[str, None] = {}
     for count, gpus, cpus, machines in roles:
@@ -54,17 +55,17 @@ def quote(roles: Sequence[tuple[int, int, float, Sequence[Machine]]]) -> Quote:
 def of_moving(
     size: int, workers: int, sites: Iterable[str], usd_per_gb: Mapping[str, float]
 ) -> dict[str, float]:
-    """Site → USD that AWS charges when each worker there fetches a checkpoint from the store; without sites
-    where that is free, or not known. ``size``: bytes."""
+    """Return site → USD that AWS charges if each worker there fetches a checkpoint from the store. Sites
+    where it is free or unknown are left out. ``size``: bytes."""
     return {
         site: usd_per_gb[site] * workers * size / _GB for site in sorted({*sites}) if usd_per_gb.get(site)
     }
 
 
 def of_worker(machines: Sequence[Machine], labels: Mapping[str, str], gpus: int, cpus: float) -> float | None:
-    """USD an hour of a worker that was placed.
+    """Return the hourly price in USD of a worker that was placed.
 
-    ``labels``: those of its node, or those that its queue had it select by where the node is gone.
+    ``labels``: those of its node; if the node is gone, those that its queue made it select.
     """
     pool, site = labels.get("causeway.dev/pool"), labels.get("causeway.dev/site")
     spot = labels.get("causeway.dev/capacity-type") == "spot"

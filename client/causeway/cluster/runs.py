@@ -1,4 +1,4 @@
-"""Runs in the cluster: submitted, listed, explained, stopped. All that is known of one is in the cluster."""
+"""Runs in the cluster: submit, list, explain, stop. Everything known about a run is kept in the cluster."""
 
 from __future__ import annotations
 
@@ -76,73 +76,75 @@ class Worker:
     node: str | None
     site: str | None
     hourly_price: float | None
-    """USD, of the part of its machine that it takes; None while it has no machine, or if it is not known."""
+    """Hourly price in USD of its share of the machine; None while it has no machine, or if unknown."""
     started: datetime | None = None
     ended: Mapping[str, Any] | None = None
-    """What the runtime wrote down, or what the kubelet says: ``exit``, ``reason``, ``lines``, ``at``."""
+    """What the runtime recorded, or else what the kubelet reports: ``exit``, ``reason``, ``lines``,
+    ``at``."""
     gpu_model: str | None = None
-    """As the cluster calls it."""
+    """Model name used by the cluster."""
     image: str = ""
-    """What its container runs, as the kubelet says, with the digest; empty before it runs."""
+    """The image that its container runs, with the digest, as the kubelet reports it; empty before it runs."""
     blocked: str = ""
-    """Why it can't start, and what to do, of one whose image or Secret can't be had."""
+    """Why it cannot start, and the fix, if its image or Secret is missing."""
     attempt: int = 0
-    """The restarts of its run that were before it."""
+    """Number of restarts of its run before it."""
     created: datetime = _LONG_AGO
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as the cluster has it."""
+    """A run in the cluster."""
 
     name: str
     namespace: str
     uid: str
-    """Of its JobSet."""
+    """UID of its JobSet."""
     state: str
     """``queued``, ``starting``, ``running``, ``done``, ``failed``, ``stopped``, ``timed-out``."""
     created: datetime
     since: datetime
-    """When its state became what it is."""
+    """When its state last changed."""
     seconds: float
-    """How long it has held machines, over all its starts."""
+    """How long it has held machines, in total over its starts."""
     person: str
     code: str
     restarts: int
-    """Those that ``restarts`` of the job counts: after failures of the program."""
+    """Restarts that count towards the job's ``restarts``: those after failures of the program."""
     reason: str
     job: Mapping[str, Any]
     workers: Sequence[Worker] = field(default=())
     continues: Sequence[str] = ()
-    """Runs whose checkpoints it goes on with, the nearest first."""
+    """Runs whose checkpoints it continues from, the nearest first."""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """What ``--set`` filled into its command."""
+    """Values that ``--set`` filled into its command."""
     repeats: str = ""
     """The run that it repeats exactly."""
     image: str = ""
-    """The reference of its image."""
+    """Reference of its image."""
     waits_for: str = ""
     """Why it is not running, if it is queued, starting or stopped."""
     hourly_price: float | None = None
-    """USD, of all its workers where they are; None where some have no machine, or a price is not known. What
-    was kept of it while they were there: ``cluster.started``."""
+    """USD for all its workers where they are. None if some have no machine, or a price is unknown. When its
+    pods are gone, the price that was recorded while they existed (``cluster.started``)."""
     attempt: int = 0
-    """Its starts after the first, those that do not count included; not those after it was preempted."""
+    """Number of starts after the first, including restarts that do not count, but not those after
+    preemption."""
 
     @property
     def cost(self) -> float | None:
-        """USD so far, at the price of where its workers are now or were last; None if it is not known."""
+        """Cost so far in USD, at the price of where its workers are now or were last; None if unknown."""
         if not self.seconds:
             return 0.0
         return None if self.hourly_price is None else self.hourly_price * self.seconds / 3600
 
 
 def submit(cluster: Cluster, namespace: str, base: str, make: Callable[[str], Mapping[str, Any]]) -> str:
-    """Create the object that ``make(name)`` gives, with the next free name, which is returned: ``resnet`` →
-    ``resnet-4`` where 3 is the last one."""
+    """Create the object that ``make(name)`` returns, under the next free name, and return that name:
+    ``resnet`` → ``resnet-4`` if 3 is the last number."""
     number = _next_number(cluster, namespace, base)
     for tried in range(_TRIES):
-        if tried == _GUESSES:  # others have submitted many since
+        if tried == _GUESSES:  # others have submitted many runs since
             number = max(number, _listed_number(cluster, namespace, base))
         if _created(cluster, namespace, make(f"{base}-{number}")):
             _remember_number(cluster, namespace, base, number)
@@ -154,10 +156,10 @@ def submit(cluster: Cluster, namespace: str, base: str, make: Callable[[str], Ma
 def submit_all(
     cluster: Cluster, namespace: str, base: str, makes: Sequence[Callable[[str], Mapping[str, Any]]]
 ) -> Iterator[str]:
-    """Create an object of each, several at a time; gives their names, in that order. After an error no other
-    is begun."""
+    """Create an object with each of ``makes``, several at a time; return their names in that order. After an
+    error, no further one is started."""
     first = _next_number(cluster, namespace, base)
-    # What is left of these to `submit` comes after them.
+    # `submit` continues with the rest of these.
     _remember_number(cluster, namespace, base, first + len(makes) - 1)
 
     def one(at: int) -> str:
@@ -176,7 +178,8 @@ def submit_all(
 
 
 def _next_number(cluster: Cluster, namespace: str, base: str) -> int:
-    """That of the next run, as far as this program knows. It need not be free: who creates it finds out."""
+    """Guess the number of the next run. It may be taken, which the caller finds out when it creates the
+    run."""
     path = _numbers(cluster, namespace, base)
     try:
         # Runs that others submitted since may be gone by now, but not within a day.
@@ -188,7 +191,7 @@ def _next_number(cluster: Cluster, namespace: str, base: str) -> int:
 
 
 def _listed_number(cluster: Cluster, namespace: str, base: str) -> int:
-    """The one after the last of those that are there."""
+    """Return the number after the last existing one."""
     pattern = re.compile(rf"{re.escape(base)}-(\d+)")
     numbers = [
         int(match[1])
@@ -199,7 +202,7 @@ def _listed_number(cluster: Cluster, namespace: str, base: str) -> int:
 
 
 def _remember_number(cluster: Cluster, namespace: str, base: str, number: int) -> None:
-    """In the cache, where nothing is missed."""
+    """Save the number in the cache. Losing it does no harm."""
     path = _numbers(cluster, namespace, base)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +214,7 @@ def _numbers(cluster: Cluster, namespace: str, base: str) -> Path:
 
 
 def _created(cluster: Cluster, namespace: str, made: Any) -> bool:
-    """False if somebody else has the name."""
+    """Create an object. False if the name is taken."""
     try:
         cluster.call("POST", path_of(namespace), made)
     except RefusedError as error:
@@ -226,14 +229,14 @@ class Trials:
     """The trials of a search that have a run."""
 
     name: str
-    """The search's."""
+    """Name of the search."""
     person: str
     counts: Mapping[str, int]
-    """``waiting`` (queued, or stopped), ``running``, ``done``, ``failed`` → how many."""
+    """``waiting`` (queued or stopped), ``running``, ``done``, ``failed`` → number of trials."""
 
 
 def trials(cluster: Cluster, namespace: str) -> list[Trials]:
-    """Those of all searches of a namespace, without all that a run has: there may be thousands."""
+    """List the trials of all searches of a namespace, without the details of runs: there may be thousands."""
     counts: dict[str, dict[str, int]] = {}
     people: dict[str, str] = {}
     try:
@@ -252,8 +255,8 @@ def trials(cluster: Cluster, namespace: str) -> list[Trials]:
 
 
 def _columns(cluster: Cluster, namespace: str) -> Iterator[tuple[Any, bool, str]]:
-    """Of trials, the columns that ``kubectl get jobset`` prints: metadata, whether it is suspended, how it
-    ended."""
+    """Fetch the columns that ``kubectl get jobset`` prints for trials: metadata, whether it is suspended, how
+    it ended."""
     query = {"labelSelector": SWEEP, "includeObject": "Metadata", **_CACHED}
     while True:
         page = cluster.call("GET", path_of(namespace), accept=_TABLE, **query)
@@ -269,10 +272,10 @@ def _columns(cluster: Cluster, namespace: str) -> Iterator[tuple[Any, bool, str]
 
 
 def runs(cluster: Cluster, namespace: str, *, sweep: str | None = None) -> list[Run]:
-    """All runs of a namespace with their workers, the newest first: trials of ``sweep``, or those that are
-    not trials."""
+    """List the runs of a namespace with their workers, the newest first: the trials of ``sweep``, or all runs
+    that are not trials."""
     chosen = f"{SWEEP}={sweep}" if sweep else f"{RUN},!{SWEEP}"
-    with ThreadPoolExecutor(3) as together:  # all of them wait for the API, most of the time
+    with ThreadPoolExecutor(3) as together:  # most of the time is spent waiting for the API
         jobsets = items(cluster, path_of(namespace), labelSelector=chosen, **_CACHED)
         listed = together.submit(lambda: [*jobsets])
         queued = together.submit(_workloads, cluster, namespace)
@@ -290,7 +293,8 @@ def runs(cluster: Cluster, namespace: str, *, sweep: str | None = None) -> list[
 
 
 def find(cluster: Cluster, namespace: str, name: str, *, placed: bool = True) -> Run:
-    """One run. CausewayError for one that is not there. ``placed``: with sites and prices of its workers."""
+    """Return one run. Raises CausewayError if it does not exist. ``placed``: include sites and prices of its
+    workers."""
     found = cluster.find(f"{path_of(namespace)}/{name}")
     if found is None or RUN not in found["metadata"].get("labels", {}):
         raise CausewayError(f"{namespace} has no run {name}; causeway ps lists them")
@@ -300,9 +304,9 @@ def find(cluster: Cluster, namespace: str, name: str, *, placed: bool = True) ->
 
 
 def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
-    """Stop a run or queue it again; its record stays. False if it is in that state already.
+    """Stop a run or queue it again; its record stays. False if it already is in that state.
 
-    Its Workload is Kueue's; people may set ``spec.active`` of it.
+    The Workload belongs to Kueue; users may set its ``spec.active``.
     """
     workload = workload_of(cluster, run)
     if workload is None:
@@ -311,7 +315,8 @@ def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
         return False
     evicted = _conditions(workload).get("Evicted", {})
     if active and evicted.get("reason") == REJECTED:
-        # Kueue 0.19 never queues it again, whatever ``active`` says; of a deleted one it makes another.
+        # Kueue 0.19 never queues it again, whatever ``active`` is; it creates a new one for one that was
+        # deleted.
         cluster.call("DELETE", f"{_KUEUE}/namespaces/{run.namespace}/workloads/{_name(workload)}")
         return True
     set_active(cluster, run.namespace, workload, active=active)
@@ -319,19 +324,20 @@ def activate(cluster: Cluster, run: Run, *, active: bool) -> bool:
 
 
 def set_active(cluster: Cluster, namespace: str, workload: Any, *, active: bool) -> None:
-    """Take what a Workload is for out of its queue, or put it back."""
+    """Remove a workload from its queue, or put it back."""
     path = f"{_KUEUE}/namespaces/{namespace}/workloads/{_name(workload)}"
     cluster.call("PATCH", path, {"spec": {"active": active}}, form="application/merge-patch+json")
 
 
 def first_failed(run: Run) -> Worker | None:
-    """The worker that failed first, of those whose pods are still there."""
+    """Return the worker that failed first, among those whose pods still exist."""
     failed = [each for each in run.workers if each.state == "failed" and each.ended]
     return min(failed, key=lambda each: (each.ended or {}).get("at", float("inf")), default=None)
 
 
 def places(workers: Sequence[Worker]) -> str:
-    """``titan-1, titan-2 in rack-a``; of more than three machines their number."""
+    """Format the machines: ``titan-1, titan-2 in rack-a``; the number of machines if there are more than
+    three."""
     sites: dict[str, dict[str, None]] = {}
     for worker in workers:
         if worker.node:
@@ -343,7 +349,7 @@ def places(workers: Sequence[Worker]) -> str:
 
 
 def _workloads(cluster: Cluster, namespace: str) -> dict[str, Any]:
-    """Run → its Workload, by which Kueue queues it."""
+    """Return run → its Workload, which Kueue queues."""
     found = {}
     for each in items(cluster, f"{_KUEUE}/namespaces/{namespace}/workloads", **_CACHED):
         for owner in each["metadata"].get("ownerReferences", ()):
@@ -353,18 +359,18 @@ def _workloads(cluster: Cluster, namespace: str) -> dict[str, Any]:
 
 
 def workload_of(cluster: Cluster, run: Run) -> Any:
-    """The Workload by which Kueue queues a run; None without one."""
+    """Return the Workload of a run; None if it has none."""
     return workload_with(cluster, run.namespace, run.uid)
 
 
 def workload_with(cluster: Cluster, namespace: str, uid: str) -> Any:
-    """That of the JobSet or Job with this uid, which Kueue writes on it as a label."""
+    """Return the Workload of the JobSet or Job with this UID, which Kueue sets as a label."""
     path = f"{_KUEUE}/namespaces/{namespace}/workloads"
     return next(items(cluster, path, labelSelector=f"{_JOB_UID}={uid}"), None)
 
 
 def workloads_with(cluster: Cluster, namespace: str, uids: Sequence[str]) -> dict[str, Any]:
-    """The uid of a JobSet → its Workload, of those that have one."""
+    """Return JobSet UID → its Workload, for JobSets that have one."""
     found: dict[str, Any] = {}
     path = f"{_KUEUE}/namespaces/{namespace}/workloads"
     for at in range(0, len(uids), _OF_ONE_LIST):
@@ -375,7 +381,7 @@ def workloads_with(cluster: Cluster, namespace: str, uids: Sequence[str]) -> dic
 
 
 def path_of(namespace: str) -> str:
-    """Of a namespace's JobSets."""
+    """The API path of a namespace's JobSets."""
     return f"/apis/{API}/namespaces/{namespace}/jobsets"
 
 
@@ -389,8 +395,10 @@ etcd, and decodes each object: ten times as long (Kubernetes API Concepts, "Reso
 
 
 def items(cluster: Cluster, path: str, *, only: str = "", **query: str) -> Iterator[Any]:
-    """The objects of a list; none of a kind that is not installed. ``only``: ``metadata``, where the rest is
-    not looked at. ``**_CACHED``: of many objects, for a person who looks at them."""
+    """List objects; empty if the kind is not installed.
+
+    ``only``: ``metadata`` if the rest is not needed. ``**_CACHED`` is for long lists that are only displayed.
+    """
     query = query if "resourceVersion" in query else {**query, "limit": "500"}
     while True:
         try:
@@ -416,7 +424,7 @@ _Place = Callable[[Any], tuple[str | None, float | None, str | None]]
 
 
 def _placing(cluster: Cluster, pods: Sequence[Any]) -> _Place:
-    """Looks at the nodes once, if any pod has one."""
+    """Return how workers are placed; reads the nodes once, if any pod has one."""
     nodes: dict[str, Mapping[str, str]] = {}
     if any(pod["spec"].get("nodeName") for pod in pods):
         for node in items(cluster, "/api/v1/nodes", only="metadata", **_CACHED):
@@ -427,7 +435,8 @@ def _placing(cluster: Cluster, pods: Sequence[Any]) -> _Place:
         node = pod["spec"].get("nodeName")
         if node is None:
             return None, None, None
-        # The queue has work select its machines' pool; of a machine that is gone that is what is known.
+        # The queue makes workloads select the pool of their machines, which is still known when the machine
+        # is gone.
         labels = {**pod["spec"].get("nodeSelector", {}), **nodes.get(node, {})}
         main = next(each for each in pod["spec"]["containers"] if each["name"] == "main")
         amounts = main["resources"]
@@ -469,8 +478,8 @@ def _run(found: Any, pods: Sequence[Any], workload: Any, place: _Place) -> Run:
 
 
 def _hourly(found: Any, workers: Sequence[Worker]) -> float | None:
-    """USD of all that a run, a JobSet of the API, has its machines do; None before all have one, and when
-    some are gone."""
+    """Return the hourly price in USD of all machines of a run (a JobSet of the API); None until all workers
+    have a machine, and once some are gone."""
     count = sum(
         each.get("replicas", 1) * each["template"]["spec"].get("parallelism", 1)
         for each in found["spec"]["replicatedJobs"]
@@ -480,7 +489,7 @@ def _hourly(found: Any, workers: Sequence[Worker]) -> float | None:
 
 
 def newest(workers: Sequence[Worker]) -> list[Worker]:
-    """Of each rank the last pod: one that was lost with its machine may still be listed."""
+    """Return the newest pod of each rank: a pod that was lost with its machine may still be listed."""
     last: dict[str, Worker] = {}
     for each in sorted(workers, key=lambda one: one.created):
         last[f"{each.role}-{each.rank}"] = each
@@ -488,7 +497,7 @@ def newest(workers: Sequence[Worker]) -> list[Worker]:
 
 
 def _waits_for(about: Any, state: str, reason: str, workload: Any, workers: Sequence[Worker]) -> str:
-    """Why a run is not running; empty if it is running, or has ended."""
+    """Return why a run is not running; empty if it is running or has ended."""
     if state == "starting":
         return next((f"{each.role}-{each.rank}: {each.blocked}" for each in workers if each.blocked), "")
     if state == "stopped" and reason:
@@ -499,14 +508,14 @@ def _waits_for(about: Any, state: str, reason: str, workload: Any, workers: Sequ
 
 
 def _image(found: Any) -> str:
-    """Of the first of its containers for the job."""
+    """The image of the job's container in its first role."""
     pods = (each["template"]["spec"]["template"]["spec"] for each in found["spec"]["replicatedJobs"])
     mains = (each for pod in pods for each in pod["containers"] if each["name"] == "main")
     return str(next(mains, {"image": ""})["image"])
 
 
 def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple[str, datetime | None, str]:
-    """The state of a run, a JobSet of the API, since when, and why."""
+    """Return the state of a run (a JobSet of the API), since when, and why."""
     conditions = _conditions(found)
     if done := conditions.get("Completed"):
         return "done", _changed(done), ""
@@ -521,7 +530,7 @@ def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple
             more = f"causeway resume {_name(found)} --time 8h allows more"
             return "timed-out", _changed(evicted), f"it ran for all of its `time`, {took}; {more}"
         return "stopped", _changed(evicted), _could_not_start(found, evicted)
-    # If some have ended, others are running, or the last one is not counted yet.
+    # If some have ended, others are running, or the last one has not been counted yet.
     begun = [each for each in newest(workers) if each.state in ("running", "done", "failed")]
     if begun:
         return "running", min((each.started for each in begun if each.started), default=None), ""
@@ -529,7 +538,7 @@ def state_of(found: Any, workload: Any, workers: Sequence[Worker] = ()) -> tuple
 
 
 def _could_not_start(found: Any, evicted: Any) -> str:
-    """Why a run was stopped that could not start; empty for one that a person stopped, now or since."""
+    """Why a run that could not start was stopped; empty if a user stopped it, then or later."""
     text = found["metadata"].get("annotations", {}).get(BLOCKED)
     if text is None or evicted is None:
         return ""
@@ -539,7 +548,7 @@ def _could_not_start(found: Any, evicted: Any) -> str:
 
 
 def has_ended(found: Any) -> bool:
-    """Whether a run, a JobSet of the API, is done or has failed: it never starts again."""
+    """Whether a run (a JobSet of the API) is done or has failed: it never starts again."""
     return not {"Completed", "Failed"}.isdisjoint(_conditions(found))
 
 
@@ -548,7 +557,8 @@ def _changed(condition: Any) -> datetime | None:
 
 
 def _seconds(found: Any, workload: Any, workers: Sequence[Worker]) -> float:
-    """How long a run has held machines: by its queue; where there is none, from its oldest pod on."""
+    """How long a run has held machines: from its queue's record; without one, since its oldest pod was
+    created."""
     now = datetime.now(_UTC)
     over = _conditions(found)
     ended = _changed(over.get("Completed") or over.get("Failed")) or now
@@ -561,7 +571,7 @@ def _seconds(found: Any, workload: Any, workers: Sequence[Worker]) -> float:
 
 
 def waiting_for(name: str, workload: Any) -> str:
-    """Why what a Workload is for does not run, in Kueue's words. ``workload``: None before Kueue made it."""
+    """Why a workload is not running, in Kueue's words. ``workload`` is None until Kueue has created it."""
     if workload is None:
         return "the queue has not seen it yet"
     if not workload["spec"].get("active", True):
@@ -574,7 +584,7 @@ def waiting_for(name: str, workload: Any) -> str:
 
 
 def in_the_queue(message: str) -> str:
-    """Why a run waits in its queue, from Kueue's message. The limit of a user's GPUs is a flavor."""
+    """Explain why a run waits in its queue, from Kueue's message. A user's GPU limit is a flavor."""
     limit = _LIMIT.search(message)
     if limit is None:
         return message
@@ -619,13 +629,13 @@ def _worker(pod: Any, place: _Place) -> Worker:
 
 
 def _failed_before(statuses: Sequence[Any]) -> Any:
-    """How the first container ended that failed before the job's own began: no code, or no packages."""
+    """The first init container that failed: it could not fetch code, or install packages."""
     ended = (each.get("state", {}).get("terminated") for each in statuses)
     return next((each for each in ended if each and each["exitCode"]), None)
 
 
 def _ended(terminated: Any, status: Any) -> dict[str, Any]:
-    """From the runtime's termination message; else from Kubernetes."""
+    """Return the runtime's termination message; without one, what Kubernetes reports."""
     if terminated is None:
         return {"reason": status.get("reason") or status.get("message", ""), "lines": []}
     known = {"exit": terminated["exitCode"], "reason": terminated.get("reason", ""), "lines": []}

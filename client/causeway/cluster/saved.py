@@ -1,6 +1,6 @@
-"""Last checkpoints of runs, as their sidecars say them, and as this program has seen them last.
+"""Last checkpoints of runs, as reported by their sidecars, and as this program last saw them.
 
-A sidecar's output is asked for, and not the store: that takes a session of AWS first.
+It reads a sidecar's output rather than the store, which would need a session with AWS first.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _MOST = 24
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint that is in the store."""
+    """A checkpoint in the store."""
 
     run: str
     name: str
     size: int
-    """Bytes that one worker copied."""
+    """Bytes that one worker copies."""
     seconds: float
-    """What that took; 0 if it is not known."""
+    """How long copying took; 0 if unknown."""
     at: float
     """When it was written, in seconds since the epoch."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         return {"name": self.name, "bytes": self.size, "seconds": self.seconds, "written": self.at}
 
 
 def last_of(run: str, lines: Iterable[str]) -> Saved | None:
-    """The last checkpoint that a sidecar's output says; None for none."""
+    """Return the last checkpoint reported in a sidecar's output; None if there is none."""
     for line in reversed([*lines]):
         if line.startswith(SAVED):
             with suppress(KeyError, TypeError, ValueError):
@@ -62,8 +62,8 @@ def last_of(run: str, lines: Iterable[str]) -> Saved | None:
 
 
 def last_saved(cluster: Cluster, found: Sequence[Run]) -> dict[str, Saved]:
-    """Run → its last checkpoint: of the newest that run their sidecars are asked, of others it is what this
-    program saw."""
+    """Return run → its last checkpoint: from the sidecars of the newest running runs, for other runs from
+    this program's cache."""
     known = {run.name: seen for run in found if (seen := _read(_path(cluster, run.namespace, run.name)))}
     asked = [(run, worker) for run in found if (worker := _first(run))][:_MOST]
 
@@ -83,8 +83,8 @@ def last_saved(cluster: Cluster, found: Sequence[Run]) -> dict[str, Saved]:
 
 
 def _first(run: Run) -> Worker | None:
-    """The worker whose sidecar says checkpoints, of a run that copies some; as ``workers.ends_with`` has it,
-    which needs all of the job."""
+    """The worker whose sidecar reports checkpoints, for a run that copies some. It matches
+    ``workers.ends_with``, which needs the whole job."""
     if run.state != "running" or run.job.get("checkpoints", {}).get("sync") is False:
         return None
     running = [each for each in newest(run.workers) if each.state == "running" and each.rank == 0]
@@ -92,8 +92,8 @@ def _first(run: Run) -> Worker | None:
 
 
 def remember(cluster: Cluster, namespace: str, saved: Saved) -> None:
-    """In the cache, where nothing is missed. What copying took, only the sidecar says: what the store has of
-    the same checkpoint does not replace it."""
+    """Save checkpoints in the cache. Losing it does no harm. Only the sidecar reports how long copying took:
+    an entry read from the store does not replace the sidecar's for the same checkpoint."""
     path = _path(cluster, namespace, saved.run)
     before = _read(path)
     if before is not None and not saved.seconds and before.name == saved.name:
@@ -104,8 +104,8 @@ def remember(cluster: Cluster, namespace: str, saved: Saved) -> None:
 
 
 def recall(cluster: Cluster, namespace: str, base: str) -> Saved | None:
-    """The checkpoint that was seen last of runs of one name: ``resnet-3`` of ``resnet``. Nothing is asked
-    for."""
+    """Return the checkpoint seen last for runs of one name (``resnet-3`` of ``resnet``). Makes no
+    requests."""
     found = _path(cluster, namespace, base).parent.glob(f"{base}-*")
     runs = [path for path in found if re.fullmatch(r"\d+", path.name.removeprefix(f"{base}-"))]
     seen = filter(None, map(_read, runs))

@@ -1,7 +1,7 @@
-"""What runs were started with: the digest of their image, their GPUs, what their machines cost.
+"""What runs were started with: the digest of their image, their GPUs, the price of their machines.
 
-Their pods say it, and go with their machines; so it is kept in the store, and in this program's cache, which
-a list of runs can ask at once.
+Only their pods know this, and pods go away with their machines. It is therefore kept in the store, and in
+this program's cache, which a list of runs can read without delay.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ _MOST = 64
 
 @dataclass(frozen=True)
 class Started:
-    """What a run was started with, as its pods say."""
+    """What a run was started with, as reported by its pods."""
 
     image: str = ""
     gpu_models: tuple[str, ...] = ()
     hourly_price: float | None = None
-    """USD, of all its workers; None if it is not known."""
+    """USD per hour for all its workers; None if unknown."""
 
 
 def started(run: Run) -> Started:
-    """Empty before its workers run. The kubelet knows which digest it pulled: PodStatus, ``imageID``."""
+    """Read it from the pods of a run; empty before its workers run. The kubelet reports the digest that it
+    pulled (PodStatus, ``imageID``)."""
     images = (each.image.rpartition("://")[2] for each in run.workers if "@sha256:" in each.image)
     models = tuple(sorted({each.gpu_model for each in run.workers if each.gpu_model}))
     return Started(next(images, ""), models, run.hourly_price)
 
 
 def keep_started(storage: Storage, run: Run) -> Started:
-    """Of a run whose pods are there, and kept in the store by each who looks, as pods go with their machines;
-    else what was kept."""
+    """Return what a run was started with, and save it in the store while its pods exist: any client that
+    looks at the run does so. When the pods are gone, return what was saved."""
     found = started(run)
     with asked("look for what the run was started with"):
         try:
@@ -56,7 +57,7 @@ def keep_started(storage: Storage, run: Run) -> Started:
             kept = Started()
         if not found.image:
             return kept
-        if found.hourly_price is None:  # some of its pods are gone, or not there yet
+        if found.hourly_price is None:  # some of its pods are gone, or not created yet
             found = replace(found, hourly_price=kept.hourly_price)
         if found != kept:
             storage.write(_STARTED, json.dumps(asdict(found)).encode())
@@ -64,25 +65,25 @@ def keep_started(storage: Storage, run: Run) -> Started:
 
 
 def priced(run: Run, kept: Started) -> Run:
-    """With the price that was kept, where its pods do not say it any more."""
+    """Return a run with the saved price, if its pods no longer report one."""
     return run if run.hourly_price is not None else replace(run, hourly_price=kept.hourly_price)
 
 
 def recalled(cluster: Cluster, found: Sequence[Run]) -> list[Run]:
-    """Runs with the prices that this program has seen. Nothing is asked for."""
+    """Return runs with the prices in this program's cache. Makes no requests."""
     return [
         priced(run, _seen(cluster, run) or Started()) if run.hourly_price is None else run for run in found
     ]
 
 
 def remember(cluster: Cluster, found: Sequence[Run]) -> None:
-    """Keeps what runs were started with, of those that this program has not kept yet; and fetches what others
-    kept of runs whose pods are gone. If that fails, `rerun --exact` and `ps` know less."""
+    """Cache what runs were started with, and fetch what others saved for runs whose pods are gone. If that
+    fails, `rerun --exact` and `ps` know less."""
     new = [run for run in found if _is_new(run, _seen(cluster, run))][:_MOST]
     if not new:
         return
     with suppress(CausewayError, OSError):
-        store = Store(cluster, new[0].namespace)  # all are of one namespace
+        store = Store(cluster, new[0].namespace)  # all are in one namespace
         _remember(cluster, store, new[0])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for _ in pool.map(lambda run: _remember(cluster, store, run), new[1:]):
@@ -90,7 +91,7 @@ def remember(cluster: Cluster, found: Sequence[Run]) -> None:
 
 
 def _is_new(run: Run, seen: Started | None) -> bool:
-    """Whether the store has to be read, or updated."""
+    """Whether the store has to be read or updated."""
     values = started(run)
     if not values.image:
         return seen is None and not run.workers and run.seconds > 0
@@ -109,7 +110,7 @@ def _remember(cluster: Cluster, store: Store, run: Run) -> None:
 
 
 def _seen(cluster: Cluster, run: Run) -> Started | None:
-    """What this program has kept of a run; None for nothing."""
+    """Return the cache entry of a run; None if there is none."""
     try:
         return _parsed(_path(cluster, run).read_bytes())
     except (OSError, KeyError, TypeError, ValueError):
@@ -121,6 +122,6 @@ def _path(cluster: Cluster, run: Run) -> Path:
 
 
 def _parsed(text: bytes) -> Started:
-    """Also of an older client, which did not keep prices."""
+    """Parse an entry, also one of an older client, which did not save prices."""
     values = json.loads(text)
     return Started(values["image"], tuple(values["gpu_models"]), values.get("hourly_price"))

@@ -33,29 +33,30 @@ _KNOWN = timedelta(days=1)
 
 
 def code_key(namespace: str, digest: str) -> str:
-    """Where the archive of that name is."""
+    """The key of the archive with this digest."""
     return f"code/{namespace}/{digest}.tar.gz"
 
 
 def packages_folder(namespace: str) -> str:
-    """Where packages that were installed for the namespace's jobs are: beside its code, and kept as long."""
+    """The folder of packages that were installed for the namespace's jobs. It is beside its code, with the
+    same retention."""
     return f"code/{namespace}/python/"
 
 
 def run_key(namespace: str, run: str) -> str:
-    """The folder of a run: ``logs/`` and ``results/`` (``causeway.keep``)."""
+    """The folder of a run, with ``logs/`` and ``results/`` (``causeway.keep``)."""
     return f"runs/{namespace}/{run}"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A file that a run left."""
+    """A file that a run left in the store."""
 
     name: str
-    """Below the folder that was looked at."""
+    """Relative to the folder that was listed."""
     key: str
     size: int
-    """Bytes."""
+    """In bytes."""
     modified: float
     """Seconds since the epoch."""
 
@@ -72,7 +73,8 @@ class Store:
         return self._cluster.offer.store.bucket
 
     def keep_code(self, digest: str) -> bool:
-        """Whether an archive is there. The store then keeps it for two thirds of its days at least."""
+        """Whether an archive exists. If so, the store keeps it for at least two thirds of its retention from
+        now."""
         with asked("look for code"):
             key = code_key(self._namespace, digest)
             found = renew_object(self._s3, self.bucket, key, self._keep_days)
@@ -83,7 +85,8 @@ class Store:
         return found
 
     def knows_code(self, digest: str) -> bool:
-        """Whether this program saw an archive there within a day: then the store need not be asked."""
+        """Whether this program saw the archive there within the last day, so that the store need not be
+        asked."""
         try:
             seen = self._seen(digest).stat().st_mtime
         except OSError:
@@ -94,7 +97,7 @@ class Store:
         return user_cache_path("causeway") / "seen" / self.bucket / self._namespace / digest
 
     def _remember(self, digest: str) -> None:
-        """In the cache, where nothing is missed."""
+        """Note the archive in the cache. Losing it does no harm."""
         seen = self._seen(digest)
         with suppress(OSError):
             seen.parent.mkdir(parents=True, exist_ok=True)
@@ -108,20 +111,20 @@ class Store:
         return self._cluster.offer.code_keep_days
 
     def put_code(self, digest: str, archive: IO[bytes]) -> None:
-        """Send an archive."""
+        """Upload an archive."""
         with asked("send code"):
             self._s3.put_object(Bucket=self.bucket, Key=code_key(self._namespace, digest), Body=archive)
         self._remember(digest)
 
     def get_code(self, digest: str, target: Path) -> None:
-        """Fetch an archive into a file."""
+        """Download an archive into a file."""
         with asked("fetch code"), target.open("wb") as out:
             found = self._s3.get_object(Bucket=self.bucket, Key=code_key(self._namespace, digest))
             for chunk in found["Body"].iter_chunks(1 << 20):
                 out.write(chunk)
 
     def unpack_code(self, digest: str, folder: Path) -> None:
-        """Fetch an archive, and unpack it into a folder that does not exist."""
+        """Download an archive and unpack it into a folder that does not exist yet."""
         with tempfile.TemporaryDirectory() as scratch:
             archive = Path(scratch, "code.tar.gz")
             self.get_code(digest, archive)
@@ -129,11 +132,12 @@ class Store:
                 unpack(packed, digest, folder)
 
     def of_run(self, run: str, below: str = "") -> Bucket:
-        """A run's folder, or what is ``below/`` it. Its errors are AWS's: use ``asked``."""
+        """Return the storage of a run's folder, or of ``below/`` in it. It raises AWS's errors: wrap calls in
+        ``asked``."""
         return Bucket(self._s3, self.bucket, f"{run_key(self._namespace, run)}/{below}")
 
     def kept(self, run: str, below: str) -> list[Kept]:
-        """What there is of a run below ``logs/`` or ``results/``, by name. ``below`` ends with a slash."""
+        """List the files of a run in ``logs/`` or ``results/``, by name. ``below`` ends with a slash."""
         prefix = f"{run_key(self._namespace, run)}/{below}"
         with asked("look for what the run left"):
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
@@ -149,25 +153,25 @@ class Store:
             ]
 
     def read(self, kept: Kept) -> bytes:
-        """The bytes of something small."""
+        """Read a small file."""
         with asked("fetch what the run left"):
             data: bytes = self._s3.get_object(Bucket=self.bucket, Key=kept.key)["Body"].read()
             return data
 
     def download(self, kept: Kept, target: Path) -> None:
-        """Fetch a file, written atomically."""
+        """Download a file; it is written atomically."""
         with asked("fetch what the run left"):
             self._transfers.download(self.bucket, kept.key, str(target)).result()
 
     def upload(self, source: Path, run: str, name: str) -> None:
-        """Send a file to ``name`` below a run's folder."""
+        """Upload a file to ``name`` in a run's folder."""
         with asked("send a file"):
             key = f"{run_key(self._namespace, run)}/{name}"
             self._transfers.upload(str(source), self.bucket, key).result()
 
     @property
     def runs(self) -> Bucket:
-        """The folder of the namespace's runs."""
+        """Return the storage of the namespace's runs."""
         return Bucket(self._s3, self.bucket, f"runs/{self._namespace}/")
 
     @cached_property
@@ -215,13 +219,14 @@ class Store:
 
 
 def _session(person: str) -> str:
-    """A name that STS takes (AWS STS API Reference, "AssumeRoleWithWebIdentity", RoleSessionName)."""
+    """Make a session name that STS accepts (AWS STS API Reference, "AssumeRoleWithWebIdentity",
+    RoleSessionName)."""
     return re.sub(r"[^\w+=,.@-]", "-", person)[:64]
 
 
 @contextmanager
 def asked(doing: str) -> Iterator[None]:
-    """AWS's errors as ours."""
+    """Turn AWS's errors into ours."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
@@ -230,6 +235,6 @@ def asked(doing: str) -> Iterator[None]:
     except ClientError as error:
         said = error.response.get("Error", {})
         raise CausewayError(f"AWS refuses to {doing}: {said.get('Message') or said.get('Code')}") from None
-    # The second where something else answers in its place, as a proxy does.
+    # The second one occurs if something else answers, such as a proxy.
     except (BotoCoreError, ResponseParserError) as error:
         raise UnreachableError(f"AWS does not answer: {error}") from None

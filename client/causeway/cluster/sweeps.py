@@ -1,7 +1,7 @@
-"""Searches in the cluster: their conductor, a Job of the namespace, and the trials, which are runs.
+"""Searches in the cluster: the conductor, a Job of the namespace, and the trials, which are runs.
 
-The conductor (``causeway.conduct``) knows trials by MLflow (``causeway.tracking.searches``) and by their
-JobSets. It is a small pod in the namespace's queue; whenever it ends, another one goes on.
+The conductor (``causeway.conduct``) knows trials from MLflow (``causeway.tracking.searches``) and from their
+JobSets. It is a small pod in the namespace's queue; if it dies, a new pod continues.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Order:
 
     name: str
     job: Job
-    """With ``sweep``."""
+    """The job, with its ``sweep``."""
     code: str
     person: str
     source: Source
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         return {
             "job": written(self.job),
             "code": self.code,
@@ -81,7 +81,7 @@ class Order:
         return cls(whole.name, Job.model_validate(given["job"]), given["code"], given["person"], source)
 
     def engine(self, whole: Whole) -> Engine:
-        """With what was changed since."""
+        """Return the engine, with later changes to the search applied."""
         sweep, trials = self.job.sweep, whole.trials
         assert sweep is not None
         changed = sweep if trials is None else sweep.model_copy(update={"trials": trials})
@@ -91,8 +91,8 @@ class Order:
 def submission(
     order: Order, namespace: str, offer: Offer, search: str, number: int, given: Parameters
 ) -> Submission:
-    """The run of a trial. ``search``: MLflow's id of the search. InputError where the cluster can't run it
-    any more."""
+    """Return the submission of a trial's run. ``search``: id of the search in MLflow. Raises InputError if
+    the cluster can no longer run it."""
     job = of_trial(order.job, given)
     image = offer.images.get(job.image or offer.default_image)
     workers = workers_of(job, image_launcher=image.launcher if image else None)
@@ -106,7 +106,7 @@ def submission(
 def conductor(
     namespace: str, name: str, search: str, person: str, offer: Offer, tracking: Tracking
 ) -> dict[str, Any]:
-    """The Job. ``search``: MLflow's id of the search."""
+    """Return the conductor's Job. ``search``: id of the search in MLflow."""
     own = {
         "CAUSEWAY_SWEEP": name,
         "CAUSEWAY_SWEEP_RECORD": search,
@@ -142,9 +142,9 @@ def conductor(
         account=ACCOUNT,
         volumes=[{"name": "account", "projected": {"sources": sources}}],
         life=LIFE,
-        # It tries again by itself while servers are away; what ends it is its machine, or our fault.
+        # The conductor retries while servers are away; only the loss of its machine, or a bug, ends it.
         backoffLimit=100,
-        # There is never a second one beside it.
+        # No two conductors run at the same time.
         podReplacementPolicy="Failed",
         podFailurePolicy={"rules": failures},
         ttlSecondsAfterFinished=86400,
@@ -152,12 +152,12 @@ def conductor(
 
 
 def job_path(namespace: str, name: str) -> str:
-    """Of a conductor."""
+    """The API path of a conductor."""
     return f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
 
 
 def waits_for(cluster: Cluster, namespace: str, name: str) -> str:
-    """Why a search has no conductor at work; empty where it has."""
+    """Return why no conductor of a search is running; empty if one is."""
     found = cluster.find(job_path(namespace, name))
     if found is None:
         return f"its conductor is gone; causeway sweep resume {name}"
@@ -172,12 +172,12 @@ def waits_for(cluster: Cluster, namespace: str, name: str) -> str:
 
 @dataclass
 class _Run:
-    """What is known of a trial's JobSet."""
+    """What is known about a trial's JobSet."""
 
     found: Any
-    """Name, uid, labels, whether it is suspended, conditions."""
+    """Name, UID, labels, whether it is suspended, conditions."""
     state: str = ""
-    """``stopped`` or ``timed-out``, where its Workload says so."""
+    """``stopped`` or ``timed-out``, if its Workload says so."""
     why: str = ""
 
     @property
@@ -191,27 +191,27 @@ class _Run:
 
 @dataclass
 class ClusterBench:
-    """Of one search, for its conductor."""
+    """The bench of one search, for its conductor."""
 
     cluster: Cluster
     namespace: str
     ledger: Ledger
     say: Callable[[str], None]
     every: float = EVERY
-    """Seconds between two rounds, with few trials."""
+    """Seconds between two rounds, if there are few trials."""
     _whole: Whole | None = None
     _order: Order | None = None
     _rows: dict[int, Row] = field(default_factory=dict)
     _runs: dict[str, _Run] = field(default_factory=dict)
     _version: str = ""
-    """Of the list of JobSets."""
+    """resourceVersion of the list of JobSets."""
     _looked: float = 0.0
     _looks: dict[int, int] = field(default_factory=dict)
     _late: dict[int, int] = field(default_factory=dict)
-    """Trial → rounds that were waited for its metrics."""
+    """Trial → number of rounds in which its metrics were still awaited."""
     _shown: tuple[float, Any] = (0.0, None)
 
-    # -- What is there ------------------------------------------------------------------------------------
+    # -- Read ---------------------------------------------------------------------------------------------
 
     def look(self) -> Engine | None:
         first = self._whole is None
@@ -236,7 +236,7 @@ class ClusterBench:
         self._take_ended()
         assert self._order is not None
         engine = self._order.engine(whole)
-        # One that could not go on later is judged otherwise.
+        # A trial that cannot be resumed is judged differently.
         judged = {decision.number for decision in engine.judge(self.trials())}
         wanted = [self._rows[number] for number in sorted(judged) if not self._rows[number].has_checkpoint]
         self.ledger.refresh(wanted, whole.experiment)
@@ -252,7 +252,7 @@ class ClusterBench:
         return [trial_of(self._rows[number]) for number in sorted(self._rows)]
 
     def wait(self) -> None:
-        """For as long as nothing is to be done: what comes of JobSets meanwhile is noted."""
+        """Wait while there is nothing to do, recording events of JobSets meanwhile."""
         seconds = self.every + A_TRIAL * len(self.live())
         until = time.monotonic() + seconds
         if self._version:
@@ -286,7 +286,7 @@ class ClusterBench:
         except RefusedError as error:
             if error.code != 410:
                 raise
-            self._version = ""  # too old: the list is read again
+            self._version = ""  # version too old: the list is read again
 
     def _note(self, found: Any) -> None:
         about = found["metadata"]
@@ -301,7 +301,7 @@ class ClusterBench:
             self._runs[about["name"]] = _Run(kept)
 
     def live(self) -> list[Row]:
-        """Trials that have a run and are recorded as running."""
+        """Return the trials that have a run and are recorded as running."""
         return [row for row in self._rows.values() if row.state == "running" and self._has_run(row)]
 
     def _name(self, row: Row) -> str:
@@ -315,7 +315,7 @@ class ClusterBench:
         return self._runs[self._name(row)]
 
     def _look_at_suspended(self) -> None:
-        """Of trials that should run and do not: whether they wait, or were taken out of their queue."""
+        """Find out whether suspended trials that should run are queued, or were taken out of their queue."""
         self._looked = time.monotonic()
         found = {self._run(row).uid: self._run(row) for row in self.live() if self._run(row).suspended}
         for uid, workload in runs.workloads_with(self.cluster, self.namespace, [*found]).items():
@@ -323,7 +323,7 @@ class ClusterBench:
             found[uid].state, found[uid].why = state, why
 
     def _look_for_checkpoints(self) -> None:
-        """Of trials that may go on later."""
+        """Look for checkpoints of trials that may continue later."""
         wanted = [
             row
             for row in self._rows.values()
@@ -334,7 +334,7 @@ class ClusterBench:
         self._looks |= {row.number: self._looks.get(row.number, 0) + 1 for row in wanted}
 
     def _take_ended(self) -> None:
-        """Notes which trials have ended, and how."""
+        """Record which trials have ended, and how."""
         over: dict[int, str] = {}
         for row in self._rows.values():
             if row.state not in ("running", "paused"):
@@ -354,7 +354,8 @@ class ClusterBench:
             self._note_ends([self._rows[number] for number in over], over)
 
     def _note_ends(self, rows: Sequence[Row], why: Mapping[int, str]) -> None:
-        """``why``: trial → the cluster's words for a failure; empty for one that is done."""
+        """Record ends. ``why``: trial → the cluster's explanation of a failure; empty for a trial that is
+        done."""
         assert self._whole is not None
         self.ledger.refresh(rows, self._whole.experiment)
         self.ledger.read(rows, self._metric)
@@ -368,14 +369,14 @@ class ClusterBench:
             self.say(f"trial {row.number} {row.state}{f': {row.cause}' if row.cause else ''}")
 
     def _is_late(self, row: Row) -> bool:
-        """Whether what it reported may still come: what pods could not send the next ones do."""
+        """Whether its last reports may still arrive: pods send what an earlier pod could not."""
         self._late[row.number] = self._late.get(row.number, 0) + 1
         return self._late[row.number] <= _SELDOM
 
-    # -- What is done -------------------------------------------------------------------------------------
+    # -- Act ----------------------------------------------------------------------------------------------
 
     def _go_on(self, *, resumed: bool) -> None:
-        """Does what was recorded and may not have been done before this program was ended the last time."""
+        """Carry out what was recorded and may not have been done when this program was last killed."""
         for row in self._rows.values():
             if row.state == "running" and not self._has_run(row):
                 self._submit(row)
@@ -403,7 +404,7 @@ class ClusterBench:
         self._submit(row)
 
     def _submit(self, row: Row) -> None:
-        """The name is what keeps it from being made twice."""
+        """Create a trial's run. Its name ensures that it is created only once."""
         assert self._whole is not None
         assert self._order is not None
         given = row.parameters
@@ -419,7 +420,7 @@ class ClusterBench:
             self.ledger.note(row, state="failed", cause=str(error))
 
     def _adopt(self, row: Row) -> None:
-        """Takes the JobSet that has a trial's name, unless it is another run."""
+        """Take over the JobSet that has a trial's name, unless it belongs to another search."""
         assert self._whole is not None
         found = self.cluster.find(f"{path_of(self.namespace)}/{self._name(row)}")
         if found is not None and found["metadata"].get("labels", {}).get(SWEEP) == self._whole.name:
@@ -446,7 +447,7 @@ class ClusterBench:
         self._stop(row)
 
     def _stop(self, row: Row) -> None:
-        """Takes a trial's run out of its queue, which keeps its record and its checkpoint."""
+        """Take a trial's run out of its queue; it keeps its record and its checkpoint."""
         until = time.monotonic() + _UNSEEN
         while self._has_run(row) and not runs.has_ended((run := self._run(row)).found):
             found = runs.workloads_with(self.cluster, self.namespace, [run.uid])
@@ -472,7 +473,7 @@ class ClusterBench:
 
 
 def _cause(row: Row, why: str) -> str:
-    """Why a trial failed, in a line: by its pod, else by the cluster."""
+    """Return why a trial failed, in one line: as reported by its pod, else by the cluster."""
     last = row.reason.strip().splitlines()[-1:] or [""]
     if last[0]:
         return f"{last[0]} (exit code {row.exit})" if row.exit else last[0]

@@ -23,10 +23,10 @@ _PAUSE = 0.2
 
 
 def execute(cluster: Cluster, namespace: str, pod: str, command: Sequence[str], *, terminal: bool) -> int:
-    """Runs a command in the container ``main`` of a pod; returns its exit code.
+    """Run a command in the container ``main`` of a pod and return its exit code.
 
-    ``terminal``: it gets one, and ours passes everything on to it. UnreachableError where the connection
-    breaks; CausewayError where the API refuses.
+    ``terminal``: allocate a terminal, connected to ours. Raises UnreachableError if the connection breaks,
+    CausewayError if the API refuses.
     """
     query = [
         ("container", "main"), ("stdin", "true"), ("stdout", "true"),
@@ -49,9 +49,9 @@ def execute(cluster: Cluster, namespace: str, pod: str, command: Sequence[str], 
 
 @contextmanager
 def _raw() -> Iterator[None]:
-    """Puts our terminal into raw mode, and restores it afterwards."""
+    """Put our terminal into raw mode, and restore it afterwards."""
     before = termios.tcgetattr(sys.stdin)
-    # Not its default, TCSAFLUSH: what was typed before is for the program as well.
+    # Not the default, TCSAFLUSH: what was typed earlier is meant for the program as well.
     tty.setraw(sys.stdin, termios.TCSADRAIN)
     try:
         yield
@@ -60,17 +60,17 @@ def _raw() -> Iterator[None]:
 
 
 def _converse(client: Any, *, terminal: bool) -> None:
-    """Copies in both directions until the command has ended."""
+    """Copy in both directions until the command has ended."""
     source = sys.stdin.fileno()
     reads = True
     size: os.terminal_size | None = None
     while client.is_open():
-        # Not shutil's, which takes $COLUMNS and $LINES for it: those do not change with a window.
+        # Not shutil's function, which uses $COLUMNS and $LINES: those do not change with a window.
         if terminal and (now := os.get_terminal_size(source)) != size:
             size = now
             client.write_channel(_RESIZE, json.dumps({"Width": size.columns, "Height": size.lines}))
         waits = [client.sock.sock, *([source] if reads else [])]
-        # TLS may hold a frame that the socket does not show.
+        # TLS may hold a frame that select() on the socket does not report.
         pending = getattr(client.sock.sock, "pending", lambda: 0)()
         ready = select.select(waits, [], [], 0 if pending else _PAUSE)[0]
         if source in ready:
@@ -89,7 +89,7 @@ def _converse(client: Any, *, terminal: bool) -> None:
 
 
 def _exit_code(client: Any) -> int:
-    """What the command ended with (``Status`` of the API on its own channel)."""
+    """Read the command's exit code (a ``Status`` of the API on a separate channel)."""
     try:
         status = json.loads(client.read_channel(_STATUS) or b"{}")
     except ValueError:

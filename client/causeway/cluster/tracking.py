@@ -1,4 +1,4 @@
-"""The environment of a run's containers for MLflow."""
+"""The environment variables for MLflow in a run's containers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def record_of(
     given: Mapping[str, str],
     source: Source,
 ) -> Record:
-    """What is known of a run before it starts. ``given``: what ``--set`` filled in."""
+    """Return the record of a run before it starts. ``given``: values of ``--set``."""
     gpus = sum(each.workers.count * each.workers.gpus.count for each in fits)
     ours = {
         "run": run,
@@ -59,7 +59,7 @@ def record_of(
 
 
 def _places(fits: Sequence[Fit]) -> Iterator[tuple[str, Place]]:
-    """Sites that all roles may go to."""
+    """Return the sites that all roles may be placed at."""
     sites = [{machine.site for machine in each.machines} for each in fits]
     for site in sorted(set.intersection(*sites)):
         prices = [[*_prices(each, site)] for each in fits]
@@ -83,7 +83,7 @@ def _places(fits: Sequence[Fit]) -> Iterator[tuple[str, Place]]:
 
 
 def _prices(fit: Fit, site: str) -> Iterator[float | None]:
-    """USD an hour of all workers of a role, on each kind of machine of a site."""
+    """Return the hourly price in USD of all workers of a role, on each kind of machine at a site."""
     for machine in fit.machines:
         if machine.site == site:
             for spot in {False, machine.is_spot}:
@@ -92,8 +92,8 @@ def _prices(fit: Fit, site: str) -> Iterator[float | None]:
 
 
 def sidecars_environment(record: Record, token: str, alias: str = "") -> list[dict[str, Any]]:
-    """``token``: the path of its file. ``alias``: what the run of MLflow is found by, where it is there
-    already."""
+    """Return the sidecar's variables. ``token``: path of the token file. ``alias``: the alias of the MLflow
+    run, if it already exists."""
     return [
         {"name": "CAUSEWAY_TRACKING", "value": record.text().replace("$", "$$")},
         {"name": "CAUSEWAY_TRACKING_TOKEN", "value": token},
@@ -105,19 +105,19 @@ def sidecars_environment(record: Record, token: str, alias: str = "") -> list[di
 
 
 def programs_environment(record: Record, job: Job, alias: str = "") -> list[dict[str, Any]]:
-    """Nothing for a job that brings its own MLflow.
+    """Return the programs' variables; none for a job that uses an MLflow of its own.
 
-    MLflow's own variables are for the runtime to set. It comes from the image that the sidecar comes from, so
-    that it is not set with a sidecar of an older image, which does not listen.
+    The runtime sets MLflow's own variables. The runtime and the sidecar come from the same image, so they are
+    not set with a sidecar of an older image, which does not listen.
     """
     if "MLFLOW_TRACKING_URI" in {*job.env, *job.secrets.values()}:
         return []
     settings = {
         "MLFLOW_EXPERIMENT_NAME": record.experiment,
-        # Addresses of this one lead nowhere but in the pod.
+        # This address is valid only inside the pod.
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        # Tags of runs that the program starts besides.
+        # Tags of further runs that the program starts.
         "MLFLOW_RUN_CONTEXT": json.dumps(
             {
                 "causeway.parent": record.run,

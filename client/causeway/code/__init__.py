@@ -1,1 +1,3 @@
-"""Code as it is shipped: which files, what must not be among them, and one archive with a name of its own."""
+"""Shipped code: which files, checks for files that must not be included, and one archive named by its
+content.
+"""

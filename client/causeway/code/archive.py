@@ -1,6 +1,6 @@
-"""One archive per tree: the same files give the same bytes, on any laptop.
+"""One archive per tree: the same files give the same bytes on any laptop.
 
-The name of an archive is the SHA-256 of the tar file before compression, as zlib's output differs between
+The name of an archive is the SHA-256 of the tar file before compression, since zlib's output differs between
 its versions and zlib-ng. ``unpack`` verifies it.
 """
 
@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 
 
 def digest_of(folder: Path, entries: Iterable[Entry]) -> str:
-    """The name of the archive of these files, without making it."""
+    """Compute the name of the archive of these files, without creating it."""
     found = hashlib.sha256()
     for part in _tar(folder, entries):
         found.update(part)
@@ -33,7 +33,7 @@ def digest_of(folder: Path, entries: Iterable[Entry]) -> str:
 
 
 def write_archive(folder: Path, entries: Iterable[Entry], out: IO[bytes]) -> str:
-    """Writes the ``.tar.gz``, and returns its name."""
+    """Write the ``.tar.gz`` and return its name."""
     found = hashlib.sha256()
     with gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=out, mtime=0) as packed:
         for part in _tar(folder, entries):
@@ -43,9 +43,9 @@ def write_archive(folder: Path, entries: Iterable[Entry], out: IO[bytes]) -> str
 
 
 def _tar(folder: Path, entries: Iterable[Entry]) -> Iterator[bytes]:
-    """The tar file (POSIX pax), in parts: of each file its path, its mode and its bytes, and no more.
+    """Yield the tar file (POSIX pax) in parts: path, mode and content of each file, and no other metadata.
 
-    Not by ``TarFile.addfile``, which takes twice as long for small files.
+    ``TarFile.addfile`` would take twice as long for small files.
     """
     length = 0
     for entry in entries:
@@ -68,7 +68,7 @@ def _tar(folder: Path, entries: Iterable[Entry]) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _opened(folder: Path, path: str) -> Iterator[IO[bytes]]:
-    """A file to read. InputError where that fails."""
+    """Open a file for reading. Raises InputError if that fails."""
     try:
         with (folder / path).open("rb", buffering=0) as file:
             yield file
@@ -77,7 +77,7 @@ def _opened(folder: Path, path: str) -> Iterator[IO[bytes]]:
 
 
 def _file(info: tarfile.TarInfo, file: IO[bytes] | None) -> Iterator[bytes]:
-    """One file: header, bytes, and what fills its last block."""
+    """Yield one file: header, content, and padding of its last block."""
     yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
     left = info.size
     while file is not None and left:
@@ -90,14 +90,14 @@ def _file(info: tarfile.TarInfo, file: IO[bytes] | None) -> Iterator[bytes]:
 
 
 class RefusedArchiveError(CausewayError):
-    """An archive that was refused."""
+    """An archive was rejected."""
 
 
 def unpack(archive: IO[bytes], digest: str, target: Path) -> None:
-    """Unpacks a ``.tar.gz`` into an empty folder.
+    """Unpack a ``.tar.gz`` into an empty folder.
 
-    Raises RefusedArchiveError for one whose bytes are not those of its name, or which holds absolute paths,
-    paths with ``..``, links out of the folder, or devices (tarfile's filter ``data``, PEP 706).
+    Raises RefusedArchiveError if its content does not match its name, or if it contains absolute paths, paths
+    with ``..``, links that lead out of the folder, or devices (tarfile's filter ``data``, PEP 706).
     """
     spool = target.parent / f".{target.name}.tar"
     hash_ = hashlib.sha256()
@@ -112,7 +112,7 @@ def unpack(archive: IO[bytes], digest: str, target: Path) -> None:
             )
         target.mkdir(parents=True, exist_ok=True)
         with tarfile.open(spool) as tar:
-            # What the archive was made of was checked before; this holds for archives of anybody.
+            # The client checks what it packs; this check is for archives from any source.
             tar.extractall(target, filter="data")
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise RefusedArchiveError(f"the code can't be unpacked: {error}") from None

@@ -1,4 +1,4 @@
-"""What differs between code that was shipped and a folder."""
+"""Compares shipped code with a folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 def changes(shipped: Path, here: Path, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(path, ``added``, ``changed`` or ``removed``), by path. ``paths``: those of ``here`` that are code."""
+    """Yield (path, ``added``, ``changed`` or ``removed``), ordered by path. ``paths``: the code files of
+    ``here``."""
     before = {
         Path(folder, name).relative_to(shipped).as_posix()
         for folder, folders, files in os.walk(shipped)
@@ -25,7 +26,7 @@ def changes(shipped: Path, here: Path, paths: Sequence[str]) -> Iterator[tuple[s
 
 
 def unified(shipped: Path, here: Path, path: str) -> Iterator[str]:
-    """One file's change as ``diff -u`` has it, from what was shipped to what is here."""
+    """Return one file's change in the format of ``diff -u``, from the shipped version to ``here``."""
     old, new = _content(shipped / path), _content(here / path)
     try:
         before, after = ((each or b"").decode().splitlines(keepends=True) for each in (old, new))
@@ -38,7 +39,7 @@ def unified(shipped: Path, here: Path, path: str) -> Iterator[str]:
 
 
 def _content(path: Path) -> bytes | None:
-    """Bytes of a file, the target of a link; None if there is none."""
+    """Return the content of a file or the target of a link; None if it does not exist."""
     if path.is_symlink():
         return os.fsencode(path.readlink())
     return path.read_bytes() if path.is_file() else None

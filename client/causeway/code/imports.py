@@ -1,4 +1,4 @@
-"""Why a program did not find a module that is in the folder it was shipped from."""
+"""Explains why a program did not find a module that is in the folder it was shipped from."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from causeway.job import Code
 
 
 def why_not_found(module: str, folder: Path, code: Code) -> str:
-    """The fix, if the folder has the module; empty if it does not.
+    """Return the fix if the folder has the module; empty if it does not.
 
-    Either it is not shipped, or it is and Python does not look there.
+    Either the module is not shipped, or it is and Python does not look there.
     """
     root = folder / code.path
     path = _path_of(module, root)
@@ -32,7 +32,7 @@ def why_not_found(module: str, folder: Path, code: Code) -> str:
 
 
 def _path_of(module: str, root: Path) -> str | None:
-    """The file of a module at the top of the folder, or in ``src`` or another folder of it."""
+    """Return the file of a module at the top level of the folder, in ``src``, or in another subfolder."""
     parts = "/".join(module.split("."))
     names = (f"{parts}.py", f"{parts}/__init__.py")
     patterns = (f"{above}{name}" for above in ("", "*/") for name in names)

@@ -1,4 +1,4 @@
-"""The limit of the shipped code, and what to leave out of a tree that is too large."""
+"""The size limit of shipped code, and suggestions what to leave out of a tree that is too large."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _ALIKE = 4
 
 
 def check_limit(where: str, entries: Iterable[Entry], limit: int) -> list[Problem]:
-    """One problem that names what is largest, or none."""
+    """Yield a problem that names the largest items, if the limit is exceeded."""
     entries = list(entries)
     total = sum(entry.size for entry in entries)
     if total <= limit:
         return []
     found = largest(entries)
-    # Small entries are not worth listing, and are code.
+    # Small entries are not worth listing, and are usually code.
     large = [row for row in found if row[1] * 100 >= total] or found
     rows = [f"  {format_size(size):>9}  {_leaving_out(path)}" for path, size in large]
     what = f"{format_size(total)} in {len(entries)} files, more than {format_size(limit)}"
@@ -42,9 +42,9 @@ def _leaving_out(path: str) -> str:
 
 
 def largest(entries: Iterable[Entry], count: int = _SHOWN) -> list[tuple[str, int]]:
-    """The largest of files, folders (``data/``) and files of a folder that are alike (``src/*.npz``).
+    """Return the largest items: files, folders (``data/``), and similar files of one folder (``src/*.npz``).
 
-    What is code is in none of them while anything else is large: a folder with code in it is taken apart.
+    They do not cover code unless nothing else is large: a folder with code in it is listed by its parts.
     """
     sizes: defaultdict[str, int] = defaultdict(int)
     children: defaultdict[str, set[str]] = defaultdict(set)
@@ -62,7 +62,7 @@ def largest(entries: Iterable[Entry], count: int = _SHOWN) -> list[tuple[str, in
         sizes[entry.path] += entry.size
 
     def parts(folder: str) -> Iterable[tuple[str, int]]:
-        """What a folder is shown as: its folders, the same way, and its files."""
+        """Return the items that a folder is shown as: its subfolders, in the same way, and its files."""
         alike: defaultdict[str, list[str]] = defaultdict(list)
         for child in children[folder]:
             if not child.endswith("/"):

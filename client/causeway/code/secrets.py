@@ -1,4 +1,4 @@
-"""Files that look like secrets: by their names, or by what is in them."""
+"""Finds files that look like secrets, by name or by content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTENTS = {
     "a Hugging Face token": rb"\bhf_[A-Za-z]{34}\b",
     "a Slack token": rb"\bxox[abprs]-[A-Za-z0-9-]{20,}",
     "a Google API key": rb"\bAIza[0-9A-Za-z_-]{35}\b",
-    # Of OpenAI, Anthropic and others: letters of both cases and digits, which names of styles have not.
+    # Keys of OpenAI, Anthropic and others have letters of both cases and digits; names of styles do not.
     "an API key": rb"\bsk-(?=[\w-]*[0-9])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])[\w-]{32,}",
     "a key of Weights & Biases": (
         rb"(?i:wandb[\w.]{0,20}[\"']?\s*[=:(,]\s*(?:key\s*=\s*)?[\"']?)(?:[0-9a-f]{40}\b|wandb_v1_\w{30,})"
@@ -59,7 +59,7 @@ _LARGEST = 1 << 20
 
 
 def find_secrets(folder: Path, entries: Iterable[Entry]) -> list[Problem]:
-    """One problem a file: what is a secret, and what can't be read."""
+    """Yield a problem for each file that is a secret or cannot be read."""
     found = []
     for entry in entries:
         try:

@@ -1,4 +1,4 @@
-"""Which commit code is of, and what was changed since."""
+"""The commit that code is based on, and the changes since."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _LONGEST = 4500
 
 @dataclass(frozen=True)
 class Source:
-    """As git knows it. Empty without git."""
+    """What git knows about the code. Empty without git."""
 
     commit: str = ""
     branch: str = ""
     diff: str = ""
-    """From the commit to what is shipped; of files that git tracks."""
+    """Difference from the commit to the shipped files, for files tracked by git."""
     changed: int = 0
-    """Lines of the difference."""
+    """Number of changed lines."""
 
 
 NO_SOURCE = Source()
 
 
 def source_of(folder: Path) -> Source:
-    """The commit and the difference of a folder."""
+    """Return the commit and the difference of a folder."""
     commit = _git(folder, "rev-parse", "--verify", "HEAD").strip()
     if not commit:
         return NO_SOURCE
@@ -37,7 +37,7 @@ def source_of(folder: Path) -> Source:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What git prints; nothing where it fails or is not there."""
+    """Return git's output; empty if it fails or is not installed."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):

@@ -1,4 +1,5 @@
-"""Which files of a folder are shipped: what git tracks, and what is new and neither ignored nor data."""
+"""Which files of a folder are shipped: files tracked by git, and new files that are neither ignored nor
+data."""
 
 from __future__ import annotations
 
@@ -32,29 +33,30 @@ class Entry:
     path: str
     """Relative to the folder, with ``/``."""
     size: int
-    """In bytes; 0 of a link."""
+    """In bytes; 0 for a link."""
     executable: bool
     link: str | None = None
-    """Where a symbolic link points."""
+    """Target of a symbolic link."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder, as it is shipped."""
+    """The shipped files of a folder."""
 
     entries: Sequence[Entry]
-    """By path."""
+    """Sorted by path."""
     left_out: Sequence[str]
-    """Files of tools that were neither included nor excluded explicitly: ``wandb/``."""
+    """Output folders of tools (``wandb/``) that were neither included nor excluded explicitly."""
 
 
 def list_tree(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[Entry]:
-    """The shipped files, sorted by path. InputError for what cannot be shipped."""
+    """List the shipped files, sorted by path. Raises InputError for files that cannot be shipped."""
     return [*look(folder, include=include, exclude=exclude).entries]
 
 
 def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Tree:
-    """What is shipped, and what is not though it could be. InputError for what can't be."""
+    """List what is shipped, and what could be but is not. Raises InputError for files that cannot be
+    shipped."""
     if not folder.is_dir():
         raise InputError([Problem(str(folder), "code", f"{folder} is not a folder")])
     rules = _Rules([*_own_patterns(folder), *exclude], include)
@@ -73,7 +75,7 @@ def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = 
             status = full.lstat()
             link = str(full.readlink()) if full.is_symlink() else None
         except FileNotFoundError:
-            continue  # tracked by git, and deleted
+            continue  # tracked by git, but deleted
         except OSError as error:
             problems.append(unreadable(folder, path, error))
             continue
@@ -91,19 +93,19 @@ def look(folder: Path, *, include: Sequence[str] = (), exclude: Sequence[str] = 
 
 
 def unreadable(folder: Path, path: str, error: OSError) -> Problem:
-    """The problem of a file that cannot be read."""
+    """The problem for a file that cannot be read."""
     what = f"cannot be read: {error.strerror or error}"
     return Problem(str(folder / path), "", what, f"ignore it: {ignoring(path)}")
 
 
 def ignoring(path: str) -> str:
-    """The command that has a path, or a pattern below one, left out (gitignore(5), for what is escaped)."""
+    """The command that excludes a path, or a pattern relative to one (gitignore(5) defines the escapes)."""
     line = "/" + "".join(f"\\{each}" if each in "\\*?[" else each for each in path)
     return appending(line[:-1] + "\\ " if line.endswith(" ") else line)
 
 
 def appending(pattern: str) -> str:
-    """The command that adds a line to the file of patterns. Some shells' echo reads backslashes."""
+    """The command that appends a line to the pattern file. Some shells' echo interprets backslashes."""
     say = "printf '%s\\n'" if "\\" in pattern else "echo"
     quoted = f"'{pattern}'" if "'" not in pattern else shlex.quote(pattern)
     return f"{say} {quoted} >> {IGNORE_FILE}"
@@ -114,10 +116,11 @@ _TRACKED, _NEW, _IGNORED = "tracked", "new", "ignored"
 
 
 class _Rules:
-    """Which files are code."""
+    """Rules that decide which files are code."""
 
     def __init__(self, own: Sequence[str], include: Sequence[str]) -> None:
-        """``own``: patterns of what is not, or is all the same (``!``)."""
+        """``own``: patterns of files that are not shipped, or, with ``!``, of files that are shipped
+        nevertheless."""
         self._own = GitIgnoreSpec.from_lines(own)
         self._caches = GitIgnoreSpec.from_lines(_CACHES)
         self._never = GitIgnoreSpec.from_lines([*_CACHES, *_MADE, *own])
@@ -140,7 +143,7 @@ class _Rules:
         return self._never.check_file(path).include is False
 
     def made_by_tools(self, path: str) -> str:
-        """The folder of that kind that the path is in; empty where another rule leaves it out."""
+        """The output folder of a tool that contains the path; empty if another rule excludes it."""
         if self._caches.match_file(path) or self._own.match_file(path):
             return ""
         parts = path.split("/")
@@ -149,7 +152,7 @@ class _Rules:
 
 
 def _own_patterns(folder: Path) -> list[str]:
-    """Of ``.causewayignore``. InputError for one that can't be read: what it names must not be shipped."""
+    """Read ``.causewayignore``. Raises InputError if that fails: the files it names must not be shipped."""
     file = folder / IGNORE_FILE
     if not file.is_file():
         return []
@@ -165,14 +168,14 @@ def _own_patterns(folder: Path) -> list[str]:
 
 
 def _paths(folder: Path, *, ignored: bool) -> Iterator[tuple[str, str]]:
-    """Paths, and what git says of each. ``ignored``: with those that git ignores."""
+    """Yield paths with their git status. ``ignored``: include files that git ignores."""
     listed = _of_git(folder, ignored=ignored)
     if listed is None:
         yield from ((path, _NEW) for path in _walk(folder))
         return
     for path, kind in listed:
         full = folder / path
-        if full.is_dir() and not full.is_symlink():  # a submodule, or a repository of its own
+        if full.is_dir() and not full.is_symlink():  # a submodule, or a nested repository
             inner = _paths(full, ignored=ignored)
             yield from ((f"{path.rstrip('/')}/{name}", its_kind) for name, its_kind in inner)
         else:
@@ -180,10 +183,9 @@ def _paths(folder: Path, *, ignored: bool) -> Iterator[tuple[str, str]]:
 
 
 def _of_git(folder: Path, *, ignored: bool) -> list[tuple[str, str]] | None:
-    """What git knows of the folder; None where it is in no repository. InputError where git can't say.
+    """Return the git status of the folder; None if it is not in a repository. Raises InputError if git fails.
 
-    Without that, a repository that git does not read for one reason or another would be shipped with all
-    that it ignores.
+    Otherwise a repository that git cannot read would be shipped with everything that it ignores.
     """
     if (repository := _repository(folder)) is None:
         return None
@@ -191,7 +193,8 @@ def _of_git(folder: Path, *, ignored: bool) -> list[tuple[str, str]] | None:
     listed = _git(folder, repository, "-t", "--cached", "--others", "--exclude-standard")
     found = [(line[2:], tags.get(line[0], _TRACKED)) for line in listed]
     if not found:
-        # A folder that its repository ignores has no files in git's eyes. It was named, so it is meant.
+        # Git lists no files in a folder that its repository ignores. The user named this one, so it is
+        # shipped.
         return None
     if ignored:
         more = _git(folder, repository, "--others", "--ignored", "--exclude-standard")
@@ -200,14 +203,14 @@ def _of_git(folder: Path, *, ignored: bool) -> list[tuple[str, str]] | None:
 
 
 def _repository(folder: Path) -> Path | None:
-    """The folder with the ``.git`` that it is in: a folder, or a file that names one."""
+    """Return the folder with the ``.git`` folder or file that contains it."""
     whole = folder.resolve()
     return next((each for each in (whole, *whole.parents) if (each / ".git").exists()), None)
 
 
 def _git(folder: Path, repository: Path, *options: str) -> list[str]:
-    """Paths that ``git ls-files`` prints."""
-    # Git's hooks set these for the processes that they start: the folder's own repository is meant.
+    """Return the paths that ``git ls-files`` prints."""
+    # Git sets these variables for its hooks: use the repository of the folder instead.
     environ = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_INDEX_FILE")}
     environ["LC_ALL"] = "C"
     try:
@@ -245,7 +248,7 @@ def _walk(folder: Path) -> Iterator[str]:
 
 
 def _in_environment(folder: Path, path: str, known: set[str]) -> str:
-    """The virtual environment that contains the path, if any; ``known``: those found so far."""
+    """Return the virtual environment that contains the path, if any. ``known``: environments found so far."""
     head = ""
     for part in path.split("/")[:-1]:
         head = f"{head}{part}/"

@@ -1,1 +1,1 @@
-"""What each verb does, as a person sees it."""
+"""The implementation of each command: what it does and prints."""

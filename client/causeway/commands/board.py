@@ -35,9 +35,9 @@ _TRY = 3.0
 
 
 def board(names: Sequence[str], group: str | None, *, port: int, detach: bool, as_json: bool) -> int:
-    """Starts the board of a namespace, or opens the one that is there if it has the same runs.
+    """Start the board of a namespace, or open the existing one if it shows the same runs.
 
-    Without a way to it by its name, it is at a port of this machine, until Ctrl-C.
+    If its name cannot be reached, it is forwarded to a local port until Ctrl-C.
     """
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     cluster, namespace, wanted = _wanted(names, group)
@@ -73,7 +73,7 @@ def board(names: Sequence[str], group: str | None, *, port: int, detach: bool, a
 
 
 def stop(group: str | None, *, as_json: bool) -> int:
-    """Ends the board of a namespace."""
+    """Delete the board of a namespace."""
     cluster = Cluster()
     namespace = cluster.namespace(group)
     changed = boards.stop(cluster, namespace)
@@ -85,7 +85,7 @@ def stop(group: str | None, *, as_json: bool) -> int:
 
 
 def copied(names: Sequence[str], group: str | None, *, port: int) -> int:
-    """TensorBoard of this machine over a copy of runs of the cluster, until Ctrl-C."""
+    """Run TensorBoard locally over a copy of the cluster's runs, until Ctrl-C."""
     _need_tensorboard()
     cluster, namespace, wanted = _wanted(names, group)
     with tempfile.TemporaryDirectory(prefix="causeway-board-") as scratch:
@@ -104,7 +104,7 @@ def copied(names: Sequence[str], group: str | None, *, port: int) -> int:
 
 
 def here(names: Sequence[str], *, port: int) -> int:
-    """TensorBoard of this machine over runs of this machine, until Ctrl-C."""
+    """Run TensorBoard locally over runs of this machine, until Ctrl-C."""
     _need_tensorboard()
     found = [find_here(name) for name in names or [path.name for path in runs_here()[:LAST]]]
     if not found:
@@ -118,7 +118,7 @@ def here(names: Sequence[str], *, port: int) -> int:
 
 
 def _events(folder: Path, job: Job) -> Mapping[str, Path]:
-    """Where in the picture of a run → its event files."""
+    """Return path in TensorBoard → folder of event files, for a run."""
     workers = workers_of(job)
     first = f"{ends_with(workers)}-0"
     places = [Place(folder, each.role, rank) for each in workers for rank in range(each.count)]
@@ -126,7 +126,7 @@ def _events(folder: Path, job: Job) -> Mapping[str, Path]:
 
 
 def _wanted(names: Sequence[str], group: str | None) -> tuple[Cluster, str, dict[str, str]]:
-    """The cluster, the namespace, run → its first worker."""
+    """Return the cluster, the namespace, and run → its first worker."""
     cluster = Cluster()
     namespace = cluster.namespace(group)
     found = (
@@ -140,7 +140,7 @@ def _wanted(names: Sequence[str], group: str | None) -> tuple[Cluster, str, dict
 
 
 def _ready(out: Console, cluster: Cluster, board: Board) -> str:
-    """Its pod, once it answers. CausewayError if it ended before."""
+    """Wait for the board's pod and return it. Raises CausewayError if the board fails first."""
     last = ""
     while True:
         if pod := boards.ready_pod(cluster, board):
@@ -179,7 +179,7 @@ def _serve(
     port: int,
     renew: Callable[[], None] | None = None,
 ) -> int:
-    listening(port).close()  # TensorBoard would say less
+    listening(port).close()  # TensorBoard would report less
     folder.mkdir(parents=True, exist_ok=True)
     out = Console(highlight=False, soft_wrap=True)
     out.print(Text(f"http://localhost:{port}/ shows {', '.join(names)} until Ctrl-C"))

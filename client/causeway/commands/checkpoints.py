@@ -1,4 +1,4 @@
-"""``checkpoints``, and ``get --checkpoint``: those of a run that are kept, and one of them in a folder."""
+"""``checkpoints`` and ``get --checkpoint``: list the checkpoints of a run, fetch one into a folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from causeway.workers import policy_of, workers_of
 
 
 def listed(name: str, group: str | None, *, local: bool, on: Sequence[str] | None, as_json: bool) -> int:
-    """The checkpoints of a run, the newest first."""
+    """List the checkpoints of a run, the newest first."""
     found = rows(*_of_run(name, group, local=local, on=on)[:2])
     if as_json:
         print(json.dumps([each.plain() for each in found]))
@@ -60,7 +60,7 @@ def fetched(
     on: Sequence[str] | None,
     as_json: bool,
 ) -> int:
-    """Brings a whole checkpoint of a run into a folder, by default one of the run's name."""
+    """Fetch a complete checkpoint of a run into a folder, by default one named after the run."""
     parts, policy, bring = _of_run(name, group, local=local, on=on)
     found = whole(parts, policy.workers)
     chosen = next((each for each in found if each.name == checkpoint), None)
@@ -90,8 +90,8 @@ _Bring = Callable[[Checkpoint, Path], None]
 def _of_run(
     name: str, group: str | None, *, local: bool, on: Sequence[str] | None
 ) -> tuple[Sequence[Part], Policy, _Bring]:
-    """Its checkpoints, what its job says of them, and what brings one. CausewayError for a run that is not
-    there."""
+    """Return its checkpoints, its job's policy, and the function that fetches one. Raises CausewayError if
+    the run does not exist."""
     if on is not None:
         from causeway.machines import runs as machines
 
@@ -139,7 +139,7 @@ def _from_machine(run: Run, checkpoint: Checkpoint, folder: Path) -> None:
 
 
 class _Moved(Folder):
-    """A folder whose files are taken away, so that what is large takes its room once."""
+    """A folder from which files are moved instead of copied, so that large files take up space only once."""
 
     def fetch(self, files: Mapping[str, Path]) -> None:
         for key, path in files.items():

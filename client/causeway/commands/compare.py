@@ -1,4 +1,4 @@
-"""``compare``: how runs differ: their parameters and fields, their code, what they ran on, final metrics."""
+"""``compare``: how runs differ in parameters and fields, code, image and GPUs, and final metrics."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def compare(
     shows_code: bool,
     as_json: bool,
 ) -> int:
-    """Runs of the cluster, of machines (``on``: those that know them) or of this machine.
+    """Compare runs of the cluster, of machines (``on``: those that know them) or of this machine.
 
-    ``shows_code``: with its lines, not its files alone.
+    ``shows_code``: print changed lines, not only the changed files.
     """
     sources = [source(name, group, local=local, on=on) for name in names]
     known = [each.known() for each in sources]
@@ -71,7 +71,7 @@ def compare(
 
 
 def rows(known: Sequence[Known]) -> Iterator[tuple[str, list[str]]]:
-    """(what, the value of each run), of what is not the same in all. ``""`` where a run has none."""
+    """Yield (name, value for each run) for values that differ; ``""`` where a run has none."""
     found = [_values(each) for each in known]
     for name in dict.fromkeys(name for each in found for name in each):
         values = [each.get(name, "") for each in found]
@@ -98,7 +98,8 @@ def _digest(packages: Sequence[str]) -> str:
 
 
 def show_table_of(out: Console, known: Sequence[Known], differences: Mapping[str, Sequence[str]]) -> None:
-    """A table; below it what its columns are too narrow for, whole, as ends are what differs."""
+    """Print a table, and below it, in full, the values that its columns had to cut: values often differ at
+    their ends."""
     listed: list[list[str | Text]] = []
     long = {}
     for name, values in differences.items():
@@ -157,7 +158,7 @@ def _plain(
 
 
 def _unpacked(sources: Sequence[Source], known: Sequence[Known], scratch: Path) -> Iterator[Path]:
-    """The code of each; of runs with the same, one folder."""
+    """Unpack the code of each run; runs with the same code share a folder."""
     for each, about in zip(sources, known, strict=True):
         folder = scratch / (about.code or "none")
         if not folder.exists():

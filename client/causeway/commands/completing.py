@@ -1,4 +1,4 @@
-"""What the shell completes: names of runs. It is asked while a person types: quick, and silent."""
+"""Shell completion of run names. It runs while the user types, so it is quick and prints no errors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _OF_SEARCH = re.compile(r"-s\d")
 
 
 def run_names(incomplete: str, group: str | None, *, local: bool) -> Sequence[str]:
-    """Names of runs that begin so, of this machine or of the cluster and of machines; trials once a search is
-    named. None of the cluster's if that does not answer at once."""
+    """Return names of runs with this prefix, of this machine or of the cluster and of machines; trials only
+    once a search is named. Runs of the cluster are left out if it does not answer quickly."""
     found: list[str] = []
     if local:
         from causeway.local import runs_here
@@ -23,7 +23,7 @@ def run_names(incomplete: str, group: str | None, *, local: bool) -> Sequence[st
         from causeway.machines import records
 
         found += records.names() if group is None else []
-        # Left behind where it takes longer: a daemon ends with the program.
+        # A daemon thread, so that a slow answer does not keep the program from ending.
         asked = Thread(target=_of_cluster, args=(found, incomplete, group), daemon=True)
         asked.start()
         asked.join(_PATIENCE)
@@ -42,4 +42,4 @@ def _of_cluster(found: list[str], incomplete: str, group: str | None) -> None:
         listed = runs.items(cluster, path, only="metadata", labelSelector=chosen)
         found.extend(str(each["metadata"]["name"]) for each in listed)
     except Exception:
-        return  # a traceback would disturb the prompt
+        return  # a traceback would garble the prompt

@@ -1,4 +1,4 @@
-"""``dashboards``: Grafana, at a port of this machine for as long as the command runs."""
+"""``dashboards``: forwards Grafana to a port of this machine while the command runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from causeway.errors import CausewayError
 
 
 def dashboards(port: int) -> int:
-    """Until Ctrl-C. CausewayError where the cluster refuses it or has none, InputError for a port in use."""
+    """Forward until Ctrl-C. Raises CausewayError if the cluster refuses it or has no Grafana, InputError if
+    the port is in use."""
     out, err = (Console(stderr=stderr, highlight=False, soft_wrap=True) for stderr in (False, True))
     cluster = Cluster()
     board = cluster.offer.dashboards

@@ -1,4 +1,4 @@
-"""``doctor``: the way from this machine to a run, step by step, and what cures each step that fails."""
+"""``doctor``: checks the path from this machine to a run step by step, and prints a fix for each failure."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ _UTC = timezone.utc
 
 @dataclass(frozen=True)
 class Finding:
-    """What a step came to."""
+    """The result of a step."""
 
     step: str
     state: str
-    """``ok``, ``warning``, ``failed``, or ``skipped`` as an earlier step failed."""
+    """``ok``, ``warning``, ``failed``, or ``skipped`` because an earlier step failed."""
     said: str
     cure: str = ""
 
 
 class _FailedError(Exception):
-    """A step failed. ``args``: what is wrong, and its cure."""
+    """A step failed. ``args``: the problem and its fix."""
 
 
 class _WarningError(_FailedError):
-    """It works, and soon will not, or not for all."""
+    """A step works, but soon will not, or not for everyone."""
 
 
 def doctor(group: str | None, *, as_json: bool) -> int:
-    """The exit code: 0 if a run can be submitted, 3 if the cluster can't be reached, else 1."""
+    """Run all checks. Returns the exit code: 0 if a run can be submitted, 3 if the cluster cannot be reached,
+    else 1."""
     out = Console(highlight=False, soft_wrap=True)
     findings = []
     for finding in examine(group):
@@ -75,7 +76,7 @@ def _show(out: Console, finding: Finding) -> None:
 
 
 def examine(group: str | None) -> Iterator[Finding]:
-    """All steps in order. Those after one that failed are skipped, but where they don't build on it."""
+    """Yield the findings of all steps in order. Steps that depend on one that failed are skipped."""
     cluster = Cluster()
     steps: list[tuple[str, Callable[[], str]]] = [
         ("kubeconfig", lambda: _kubeconfig(cluster)),

@@ -22,7 +22,8 @@ _WAITS = 'until [ -e "$(dirname "$CAUSEWAY_CODE")/left" ]; do sleep 1; done'
 
 
 def open_shell(options: Mapping[str, Any], *, allow_secrets: bool) -> int:
-    """A new run that waits for its person, and a terminal in it; it ends with the terminal, or when idle.
+    """Start a run that waits for its user, and open a terminal in it. It ends with the terminal, or when
+    idle.
 
     ``options``: fields of its job.
     """
@@ -34,7 +35,7 @@ def open_shell(options: Mapping[str, Any], *, allow_secrets: bool) -> int:
 
 
 def enter(name: str, worker: str | None, on: Sequence[str], command: Sequence[str]) -> int:
-    """A terminal, or a command, in a worker of a run: the first one's, or ``worker``'s."""
+    """Open a terminal or run a command in a worker of a run, by default the first."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     if not command:
         _need_terminal()
@@ -64,7 +65,7 @@ def _need_terminal() -> None:
 
 
 def running(name: str, worker: str | None, on: Sequence[str]) -> Worker:
-    """The worker, once it runs. CausewayError if it never will."""
+    """Wait until the worker runs, and return it. Raises CausewayError if it never will."""
     while True:
         run = runs.find(name, on)
         found = [each for each in run.workers if worker in (None, each.name)]

@@ -26,9 +26,12 @@ def export(
     as_json: bool,
     to: str | None,
 ) -> int:
-    """Runs of a namespace, or of this machine, the newest first. ``patterns``: of their names, as a shell has
-    them. ``search``: its trials, which are left out else. ``to``: a file. CausewayError for a name that no
-    run has."""
+    """Write runs of a namespace or of this machine, the newest first. Raises CausewayError for a name without
+    a run.
+
+    ``patterns``: shell patterns of run names. ``search``: write its trials, which are left out otherwise.
+    ``to``: the output file; None for stdout.
+    """
 
     def wanted(name: str, job: Any) -> bool:
         return (not patterns or any(fnmatchcase(name, each) for each in patterns)) and (
@@ -52,7 +55,8 @@ def export(
 
 
 def experiment_of(job: Any) -> str:
-    """As MLflow has it. ``job``: as the cluster keeps it, which another version may have written."""
+    """Return the name of the experiment in MLflow. ``job``: as stored in the cluster, perhaps by another
+    version."""
     tracking = job.get("tracking")
     said = tracking.get("experiment") if isinstance(tracking, dict) else None
     return str(said or job.get("name", ""))
@@ -87,7 +91,7 @@ def _json(rows: Iterable[Row]) -> str:
 
 
 def _csv(rows: Sequence[Row]) -> str:
-    """Parameters and metrics are columns of the names that ``mlflow.search_runs`` gives them."""
+    """Write CSV. Columns of parameters and metrics are named as ``mlflow.search_runs`` names them."""
     names = [*dict.fromkeys(name for row in rows for name in row.parameters)]
     metrics = sorted({name for row in rows for name in row.metrics})
     fixed = [*_plain(Row("", "", {}, "", 0.0, 0.0))]

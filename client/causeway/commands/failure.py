@@ -32,9 +32,9 @@ _NO_TORCH = (
 
 
 def show_failure(out: Console, first: Mapping[str, Any], code: Code | Literal[False] = False) -> None:
-    """``first``: what the runtime wrote down of the worker that failed first, with ``role`` and ``rank``.
+    """``first``: the runtime's record of the worker that failed first, with ``role`` and ``rank``.
 
-    ``code``: what was shipped, from this folder as it is most of the time.
+    ``code``: the shipped files, usually those of the current folder.
     """
     process = f", rank {first['process']}" if "process" in first else ""
     how = first.get("signal") or f"exit code {first.get('exit', '?')}"
@@ -52,7 +52,7 @@ def show_failure(out: Console, first: Mapping[str, Any], code: Code | Literal[Fa
 
 
 def _cure_of_import(reason: str, code: Code | Literal[False]) -> str:
-    """Of a module that was not found; empty where it is one to install."""
+    """Return the fix for a module that was not found; empty if it has to be installed."""
     found = _MODULE.search(reason)
     if found is None:
         return ""

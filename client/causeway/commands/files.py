@@ -1,4 +1,4 @@
-"""``code``, ``get``, ``put``: files of a run, to and from this machine."""
+"""``code``, ``get``, ``put``: copy files of a run to and from this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RESULTS = "results/"
 def code(
     name: str, group: str | None, target: str, *, local: bool, on: Sequence[str] | None, as_json: bool
 ) -> int:
-    """Write the code of a run into a folder that is not there yet."""
+    """Write the code of a run into a folder that does not exist yet."""
     digest, _, unpack = _code_of(name, group, local=local, on=on)
     folder = Path(target or name)
     if folder.exists():
@@ -43,7 +43,7 @@ def code(
 def diff(
     name: str, group: str | None, target: str, *, local: bool, on: Sequence[str] | None, as_json: bool
 ) -> int:
-    """Print what differs between the code of a run and a folder."""
+    """Print the differences between the code of a run and a folder."""
     from causeway.code.difference import changes, unified
     from causeway.code.tree import list_tree
     from causeway.job import Code
@@ -67,7 +67,7 @@ def diff(
 def _code_of(
     name: str, group: str | None, *, local: bool, on: Sequence[str] | None
 ) -> tuple[str, Job, Callable[[Path], None]]:
-    """The name of the archive of a run's code, its job, and what unpacks it."""
+    """Return the archive name of a run's code, its job, and the function that unpacks the code."""
     unpack: Callable[[Path], None]
     if on is not None:
         from causeway.machines import runs as machines
@@ -90,10 +90,10 @@ def _code_of(
 
 
 def get(name: str, group: str | None, path: str, target: str, *, as_json: bool) -> int:
-    """Fetch what a run wrote to its results, all of it or what is at ``path``, into a folder.
+    """Fetch the results of a run, all of them or those at ``path``, into a folder.
 
-    The first worker's files are at its top, those of each other one in a folder of the worker's name. A file
-    that was fetched before and has not changed is left alone.
+    The first worker's files are placed at the top, those of other workers in a folder named after the worker.
+    Files that were fetched before and have not changed are skipped.
     """
     store, run = _opened(name, group)
     first = first_worker(run)
@@ -127,7 +127,7 @@ def get(name: str, group: str | None, path: str, target: str, *, as_json: bool) 
 
 
 def put(name: str, group: str | None, sources: Sequence[str], *, as_json: bool) -> int:
-    """Send files and folders to a run's results."""
+    """Upload files and folders to a run's results."""
     missing = [
         Problem("causeway put", "", f"{each}: no such file") for each in sources if not Path(each).exists()
     ]
@@ -148,12 +148,12 @@ def put(name: str, group: str | None, sources: Sequence[str], *, as_json: bool) 
 
 
 def first_worker(run: Run) -> str:
-    """``chief-0``, or ``worker-0``."""
+    """Return the name of the first worker: ``chief-0`` or ``worker-0``."""
     return f"{ends_with(workers_of(Job.model_validate(run.job)))}-0"
 
 
 def _place(name: str, first: str) -> PurePosixPath:
-    """Where a file goes below the folder. CausewayError for one that would leave it."""
+    """Return where a file is placed in the folder. Raises CausewayError if it would be outside."""
     worker, _, rest = name.partition("/")
     place = PurePosixPath(rest) if worker == first else PurePosixPath(worker, rest)
     if place.is_absolute() or ".." in place.parts:
@@ -169,7 +169,7 @@ def _same(there: Path, kept: Kept) -> bool:
 
 
 def _files(source: Path) -> Iterator[tuple[Path, str]]:
-    """(file, name below the results); a folder keeps its name."""
+    """Yield (file, name relative to the results); a folder keeps its name."""
     if source.is_file():
         yield source, source.name
         return
@@ -187,7 +187,7 @@ def _opened(name: str, group: str | None) -> tuple[Store, Run]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal. Gives what is called with the bytes that are done."""
+    """Show a progress bar on a terminal. Yields a function to call with the number of bytes done."""
     columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:

@@ -1,4 +1,4 @@
-"""A run as it goes on: the output of its workers, second by second, through restarts and lost connections."""
+"""Follows a run: shows the output of its workers second by second, through restarts and lost connections."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ Show = Callable[[str, str, str], None]
 
 @dataclass
 class _Pod:
-    """What is known of a pod's output."""
+    """What has been shown of a pod's output."""
 
     worker: str
     attempt: int
     created: float
     at: str = ""
-    """The time of the last line that was shown."""
+    """Time of the last line shown."""
     shown: int = 0
-    """Lines."""
+    """Number of lines shown."""
     whole: bool = False
-    """Whether all were printed, or no more can be fetched."""
+    """Whether all output was printed, or no more can be fetched."""
     tried: bool = False
-    """Whether the store was asked for the rest; it is asked once more when the run has ended."""
+    """Whether the rest was requested from the store; it is requested once more when the run has ended."""
 
 
 class Followed:
-    """A run that is looked at once a second.
+    """A run that is polled once a second.
 
-    A pod may end, and be gone, between two looks: what it left is then in the store. There the same lines are
-    in the same order, so that those are left out that were shown.
+    A pod may end and disappear between two polls: its remaining output is then in the store. The lines are in
+    the same order there, so the ones already shown are skipped.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Followed:
         worker: str | None = None,
         attempt: int | None = None,
     ) -> None:
-        """``out``: for what is not output of a worker. ``shows``: gets lines. ``worker``, ``attempt``: only
-        its."""
+        """``out`` receives everything but worker output. ``shows`` returns the function that receives lines.
+        ``worker``, ``attempt``: show only these."""
         self._out = out
         self._cluster = cluster
         self._namespace = namespace
@@ -89,8 +89,8 @@ class Followed:
         self._kept = False
 
     def until_it_ends(self) -> Run:
-        """Shows what is new until the run, or the attempt, has ended. UnreachableError once the cluster has
-        not answered for long."""
+        """Show new output until the run, or the attempt, has ended. Raises UnreachableError if the cluster
+        has not answered for a long time."""
         pause, since = _PAUSE, 0.0
         while True:
             try:
@@ -153,12 +153,12 @@ class Followed:
         return run
 
     def _begin(self, run: Run) -> None:
-        """Earlier output is not part of it."""
+        """Skip output from before the first poll."""
         self._attempt = run.attempt
         self._show = self._shows(run)
         if self._wanted is not None:
             self._first = (self._wanted, 0.0)
-            self._missed = True  # there may be something of it already
+            self._missed = True  # its output may already have begun
         elif run.workers:
             self._first = (run.attempt, min(each.created for each in run.workers).timestamp())
         else:
@@ -166,7 +166,7 @@ class Followed:
             self._first = (run.attempt, parsedate_to_datetime(date).timestamp() if date else time.time())
 
     def _remember(self, run: Run) -> None:
-        """What it is started with, once all of it is known."""
+        """Save what the run was started with, once all of it is known."""
         if not self._kept and started(run).image and all(each.node for each in run.workers):
             remember(self._cluster, [runs.find(self._cluster, self._namespace, self._name)])
             self._kept = True
@@ -190,7 +190,7 @@ class Followed:
             pod.whole = True
 
     def _show_left(self, gone: Sequence[_Pod]) -> None:
-        """What the store has of pods that are gone, and of those that were never seen."""
+        """Show what the store has of pods that are gone, and of those that were never seen."""
         pods = sorted(self._pods.values(), key=lambda pod: pod.created)
         try:
             found = leavings.starts(self._store, self._name)
@@ -222,7 +222,7 @@ class Followed:
 
 
 def _matched(found: Sequence[leavings.Start], pods: Sequence[_Pod]) -> dict[tuple[str, int, int], _Pod]:
-    """Start → its pod, of those that were seen: the first one that began after the pod was made."""
+    """Return start → its pod, for pods that were seen: the first start after the pod's creation."""
     matched: dict[tuple[str, int, int], _Pod] = {}
     for pod in pods:
         for start in found:
@@ -235,22 +235,22 @@ def _matched(found: Sequence[leavings.Start], pods: Sequence[_Pod]) -> dict[tupl
 
 
 def _nothing(_at: str, _worker: str, _line: str) -> None:
-    """Shows no line: there is none before the first look."""
+    """Show no line: before the first poll."""
 
 
 def may_pass(error: CausewayError) -> bool:
-    """Whether the next try may have another answer."""
+    """Whether another try may succeed."""
     return not isinstance(error, RefusedError) or error.code == 429 or error.code >= 500
 
 
 def stamped(cluster: Cluster, run: Run, worker: Worker, since: str = "") -> list[tuple[str, str]] | None:
-    """A worker's lines after a time, each with its own; None if its machine does not have them (any more)."""
+    """Yield a worker's lines after a time, with their times. None if its machine no longer has them."""
     path = f"/api/v1/namespaces/{run.namespace}/pods/{worker.name}/log"
     query = {"container": "main", "timestamps": "true", **({"sinceTime": since} if since else {})}
     try:
         parted = [line.partition(" ") for line in cluster.lines(path, **query)]
     except RefusedError:
         return None
-    except HTTPError as error:  # it broke in the middle
+    except HTTPError as error:  # the connection broke
         raise UnreachableError(f"{cluster.host} does not answer ({error})") from None
     return [(at, text) for at, _, text in parted if at > since]

@@ -1,4 +1,4 @@
-"""``gpus``: which GPUs there are, what is free of them, and what they cost."""
+"""``gpus``: lists the GPUs, how many are free, and their prices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GOES_FIRST = ("CLASS", "SPOT", "ON ONE", "MACHINES", "MEMORY")
 
 @dataclass(frozen=True)
 class Row:
-    """GPUs of one model, of a pool or of the lab's own machines, at one site."""
+    """GPUs of one model at one site, from a pool or on-premises machines."""
 
     model: str
     memory_mib: int
@@ -28,23 +28,23 @@ class Row:
     site: str
     pool: str | None
     most: int
-    """Machines that there are, or may be."""
+    """Number of machines, or their maximum."""
     ready: int | None
     starting: int | None
     free: int | None
-    """GPUs; None if it is not known."""
+    """Free GPUs; None if unknown."""
     largest: int | None
-    """Free GPUs of the machine that has most."""
+    """Free GPUs of the machine that has the most."""
     price: float | None
-    """USD an hour of one GPU, on demand; None if it is not known."""
+    """On-demand price in USD per hour and GPU; None if unknown."""
     spot_price: float | None
     no_capacity: str = ""
-    """Why no machine of the pool can be had there now."""
+    """Why the pool cannot get machines there at present."""
     no_capacity_until: datetime | None = None
 
 
 def gpus(*, as_json: bool) -> int:
-    """A row for each model, site and pool."""
+    """Print a row for each model, site and pool."""
     cluster = Cluster()
     offer = cluster.offer
     found, note = read(cluster)
@@ -73,14 +73,14 @@ def gpus(*, as_json: bool) -> int:
 
 
 def listed(offer: Offer, found: Availability | None) -> list[Row]:
-    """The GPUs of an offer, with what is known of them; the lab's own and cheaper ones first."""
+    """Return the GPUs of an offer, with their availability; on-premises and cheaper ones first."""
     rows: dict[tuple[str, str | None, str], Row] = {}
     for machine in offer.machines:
         has = machine.gpus
         if has is None:
             continue
         key = machine.site, machine.pool, has.model
-        # Machines of a model may differ in what else they have.
+        # Machines with the same GPU model may differ otherwise.
         most = machine.count + (rows[key].most if key in rows else 0)
         now = found.machines.get(key) if found is not None else None
         bar = next(

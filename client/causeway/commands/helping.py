@@ -1,4 +1,4 @@
-"""``help job``: the reference of job files, for a terminal."""
+"""``help job``: prints the reference of job files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CELLS = re.compile(r"(?<!\\) \| ")
 
 
 def job_fields() -> str:
-    """All fields of a job file: what docs/job.md has."""
+    """Print all fields of a job file, as in docs/job.md."""
     width = min(shutil.get_terminal_size().columns, _WIDEST)
     return "\n".join(_lines(width)) + "\n"
 

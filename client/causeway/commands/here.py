@@ -1,4 +1,4 @@
-"""``ps``, ``why``, ``logs``, ``get``, ``stop`` of runs of this machine: what ``run --local`` ran."""
+"""``ps``, ``why``, ``logs``, ``get``, ``stop`` for runs of this machine, started by ``run --local``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TRIAL = re.compile(r"(.+-s\d+)-\d+")
 
 
 def plain(folder: Path) -> dict[str, Any]:
-    """A run for JSON: what a list has of it."""
+    """Return a run as a JSON object of a list."""
     record = record_of(folder)
     ended = record.get("ended", {})
     return {
@@ -49,8 +49,8 @@ def plain(folder: Path) -> dict[str, Any]:
 
 
 def ps(search: str | None = None, *, watch: bool = False) -> int:
-    """The runs of this machine, the newest first, and its searches in a line each; of ``search``, its trials.
-    ``watch``: until Ctrl-C."""
+    """List the runs of this machine, the newest first, and its searches, one line each. With ``search``, list
+    its trials. ``watch``: repeat until Ctrl-C."""
     from rich.live import Live
 
     from causeway.commands.tables import table
@@ -70,7 +70,7 @@ def ps(search: str | None = None, *, watch: bool = False) -> int:
 
 
 def listed(search: str | None = None) -> list[dict[str, Any]]:
-    """Runs for JSON: those that are not trials, or those of a search."""
+    """Return runs as JSON objects: those that are not trials, or those of a search."""
     return [plain(each) for each in runs_here() if search_of(each.name) == (search or "")]
 
 
@@ -94,13 +94,13 @@ def _rows(search: str | None) -> list[tuple[str | Text, ...]]:
 
 
 def search_of(run: str) -> str:
-    """The search of this machine that a run is a trial of; empty for others."""
+    """Return the local search that a run is a trial of; empty if it is not a trial."""
     found = _TRIAL.fullmatch(run)
     return found[1] if found and (sweeps_root() / found[1]).is_dir() else ""
 
 
 def why(name: str, *, as_json: bool) -> int:
-    """How a run is, and which of its workers failed first."""
+    """Print the state of a run, and which of its workers failed first."""
     folder, job = find_here(name)
     found, first = plain(folder), first_failed(folder)
     if as_json:
@@ -122,7 +122,7 @@ def _show_state(out: Console, found: Mapping[str, Any], first: Mapping[str, Any]
 
 
 def logs(name: str, *, follows: bool, worker: str | None, as_json: bool) -> int:
-    """The output of all workers, or of ``worker``, over all starts; ``follows``: until the run ends."""
+    """Print the output of all workers, or of ``worker``, over all starts. ``follows``: until the run ends."""
     folder, job = find_here(name)
     names = [f"{each.role}-{rank}" for each in workers_of(job) for rank in range(each.count)]
     check_worker(worker, names)
@@ -172,7 +172,7 @@ class _Tail:
         self._rest = b""
 
     def lines(self, *, last: bool) -> Iterator[str]:
-        """What is new; ``last``: also a line without an end."""
+        """Yield new lines; with ``last``, also a line without a newline."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read)
@@ -187,7 +187,7 @@ class _Tail:
 
 
 def stop(names: Sequence[str], *, as_json: bool) -> int:
-    """Asks runs to end, and waits for it: SIGTERM, their grace, SIGKILL."""
+    """Stop runs and wait until they have ended: SIGTERM, their grace period, SIGKILL."""
     out = Console(highlight=False)
     changed, problems = {}, []
     for name in names:
@@ -219,15 +219,15 @@ def _stop(folder: Path, grace: int) -> bool:
         if time.monotonic() > until:
             if killed:
                 raise CausewayError(f"{folder.name} did not end when asked to")
-            # A second word is its death.
+            # A second signal would kill it.
             killed, until = ask_to_end(folder), time.monotonic() + _LATER
         time.sleep(0.1)
     return True
 
 
 def get(name: str, path: str, target: str, *, as_json: bool) -> int:
-    """Copies results, all of them or what is at ``path``, into a folder. What was copied before and has not
-    changed is left alone."""
+    """Copy results, all of them or those at ``path``, into a folder. Files that were copied before and have
+    not changed are skipped."""
     folder, _ = find_here(name)
     root = folder / "results"
     chosen = root / path

@@ -1,4 +1,4 @@
-"""``gpus --on`` and ``reserve``: who has the GPUs of machines, until when, and who waits for them."""
+"""``gpus --on`` and ``reserve``: who uses the GPUs of machines, until when, and who waits for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FREE = "free"
 
 
 def gpus_on(names: Sequence[str], *, as_json: bool) -> int:
-    """A row for each GPU, then who waits. UnreachableError where a machine does not answer."""
+    """Print a row for each GPU, then who waits. Raises UnreachableError if a machine does not answer."""
     answers, errors = tried(hosts_named(names), lambda host: host.ask("gpus"))
     rows = [row for host, said in answers.items() for row in _rows(host, said)]
     queue = [
@@ -44,8 +44,8 @@ def gpus_on(names: Sequence[str], *, as_json: bool) -> int:
 
 
 def reserve(names: Sequence[str], seconds: int, gpus: int | None, *, as_json: bool) -> int:
-    """Leases GPUs of machines until an end, all of them by default. None is kept where one of
-    several machines refuses."""
+    """Lease GPUs of machines, by default all, for a time. If one of several machines refuses, none is
+    leased."""
     hosts = hosts_named(names)
     answers, errors = tried(hosts, lambda host: host.ask("reserve", gpus=gpus, seconds=seconds))
     if errors:
@@ -61,7 +61,7 @@ def reserve(names: Sequence[str], seconds: int, gpus: int | None, *, as_json: bo
 
 
 def unreserve(names: Sequence[str], *, as_json: bool) -> int:
-    """Ends one's reservations of machines. What runs below them keeps its GPUs."""
+    """End the caller's reservations of machines. Runs that use them keep their GPUs."""
     answers = at_once(hosts_named(names), lambda host: host.ask("unreserve", name="*"))
     if as_json:
         print(json.dumps([{"host": host, "gpus": said["gpus"]} for host, said in answers.items()]))
@@ -97,7 +97,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str | Text, ...]:
 
 
 def _clock(at: float | None) -> str:
-    """``14:05``, with the day where that is another one; empty for None."""
+    """Format a time as ``14:05``, with the day if it is not today; empty for None."""
     if at is None:
         return ""
     then, today = time.localtime(at), time.localtime()

@@ -1,4 +1,4 @@
-"""``logs``: the output of a run's workers, while they run and after."""
+"""``logs``: prints the output of a run's workers, during the run and afterwards."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def logs(
     attempt: int | None,
     as_json: bool,
 ) -> int:
-    """The output of all workers, or of ``worker``, by time: of the pods that are there, else of the store.
+    """Print the output of all workers, or of ``worker``, ordered by time: from the pods if they exist, else
+    from the store.
 
-    ``attempt``: of an earlier start; 0 is the first.
+    ``attempt``: only this start of the run, counted from 0.
     """
     cluster = Cluster()
     namespace = cluster.namespace(group)
@@ -81,7 +82,7 @@ def _printed(out: Console, names: Sequence[str]) -> Show:
 
 
 def _of_pods(cluster: Cluster, run: Run, worker: str | None) -> Iterator[_Line] | None:
-    """None if a pod's output cannot be read any more, or there are no pods."""
+    """Return the output of the pods. None if a pod's output cannot be read any more, or no pods are left."""
     wanted = [each for each in run.workers if worker in (None, short(each))]
     streams = []
     for each in wanted:
@@ -116,10 +117,10 @@ def follow(
     attempt: int | None = None,
     show: Show | None = None,
 ) -> int:
-    """Show a run, or one worker or one attempt of it, until it ends; returns the exit code. DetachedError on
-    Ctrl-C, UnreachableError where the cluster stays away: both say that the run goes on.
+    """Show a run, or one worker or attempt of it, until it ends; return the exit code. Raises DetachedError
+    on Ctrl-C and UnreachableError if the cluster stays away: both mention that the run continues.
 
-    ``show``: gets lines; by default they are printed to ``out``.
+    ``show`` receives lines; by default they are printed to ``out``.
     """
 
     def shows(run: Run) -> Show:

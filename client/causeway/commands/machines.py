@@ -1,4 +1,4 @@
-"""``run --on``, and ``ps``, ``why``, ``logs``, ``stop``, ``resume``, ``get`` of runs on machines without a
+"""``run --on``, and ``ps``, ``why``, ``logs``, ``stop``, ``resume``, ``get`` for runs on machines without a
 cluster."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CLUSTERS = ("group", "where", "mounts", "cpus", "memory", "shm", "ports", "rest
 def run_on(
     loaded: LoadedJob, *, allow_secrets: bool, detach: bool, dry_run: bool, waits: bool, as_json: bool
 ) -> int:
-    """Runs a job on its machines; the exit code."""
+    """Run a job on its machines; return the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     loaded.one_task()
     name, placed = start(out, loaded, allow_secrets=allow_secrets, dry_run=dry_run, waits=waits)
@@ -56,8 +56,8 @@ def run_on(
 def start(
     out: Console, loaded: LoadedJob, *, allow_secrets: bool, dry_run: bool = False, waits: bool = False
 ) -> tuple[str, Mapping[str, str]]:
-    """Its name, and worker → machine. ``dry_run``: nothing is started, and it has no name. ``waits``: for
-    GPUs that others have; otherwise that is an error."""
+    """Start a run. Returns its name, worker → machine, and whether it waits. With ``dry_run`` nothing is
+    started, and the name is empty. ``waits``: wait for GPUs that are taken; otherwise that is an error."""
     job = seeded(loaded.job)
     workers = workers_of(job)
     secret = secrets_of(loaded)
@@ -80,7 +80,7 @@ def start(
 
 
 def _show_started(out: Console, name: str, still: bool) -> None:
-    """``still``: it waits for GPUs."""
+    """``still``: it is waiting for GPUs."""
     if not still:
         out.print(f"{name} started")
     elif (run := runs.find(name, ())).state == "waiting":
@@ -88,9 +88,9 @@ def _show_started(out: Console, name: str, still: bool) -> None:
 
 
 def rerun(name: str, on: Sequence[str], *, exact: bool, detach: bool, as_json: bool) -> int:
-    """Runs a run once more, from its beginning, on the machines that it was given; the exit code.
+    """Run a run again from its beginning, on the machines that it was given; return the exit code.
 
-    ``exact``: also with its packages, and says what cannot be the same.
+    ``exact``: use the same packages as well, and list what cannot be the same.
     """
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     before = runs.find(name, on)
@@ -102,7 +102,7 @@ def rerun(name: str, on: Sequence[str], *, exact: bool, detach: bool, as_json: b
         known = OfMachines(before).known()
         given, differs = replace(given, exactly=known.packages), repeated_here(known)
         show_differences(out, name, differs)
-    # Secrets are those of now, where this shell has them.
+    # Secrets are read from this shell, as they are now.
     now = {each: os.environ[each] for each in job.secrets.values() if each in os.environ}
     new, still = runs.again(before, seeded(job), replace(given, secret={**given.secret, **now}))
     _show_started(out, new, still)
@@ -114,7 +114,8 @@ def rerun(name: str, on: Sequence[str], *, exact: bool, detach: bool, as_json: b
 
 
 def secrets_of(loaded: LoadedJob) -> dict[str, str]:
-    """What the cluster takes from Secrets comes from this shell. InputError for what it lacks."""
+    """Take the values that a cluster would take from Secrets from this shell. Raises InputError for missing
+    ones."""
     lacking = [name for name in loaded.job.secrets.values() if name not in os.environ]
     if lacking:
         hint = "without a cluster, secrets come from this shell: export it"
@@ -125,7 +126,7 @@ def secrets_of(loaded: LoadedJob) -> dict[str, str]:
 
 
 def show_notes(out: Console, job: Job, machines: Machines) -> None:
-    """What of the job is not used on machines."""
+    """Print which fields of the job are ignored on machines."""
     given = [name for name in _CLUSTERS if name in job.model_fields_set]
     given += ["checkpoints.volume"] if job.checkpoints.volume else []
     given += [f"gpus.{name}" for name in ("class", "interconnect") if name in written(job).get("gpus", {})]
@@ -143,16 +144,17 @@ def ps(
     as_json: bool,
     more: Sequence[Mapping[str, Any]] = (),
 ) -> int:
-    """Runs of machines; by default those that this laptop started. UnreachableError if one of ``on`` does not
-    answer; others that do not are named. A search is one line; ``search``: its trials.
-    ``more``: runs that are listed, too, as JSON has them.
+    """List runs of machines, by default those started from this laptop; a search is one line. Raises
+    UnreachableError if one of ``on`` does not answer; other machines that do not answer are only listed.
+
+    ``search``: list its trials. ``more``: further runs to list, as JSON objects.
     """
     known = {name: records.hosts_of(name) or [] for name in records.names()}
     found, errors = runs.listed(on or list(dict.fromkeys(host for hosts in known.values() for host in hosts)))
     if not on:
         for name in known.keys() - {each.name for each in found}:
             if not errors.keys() & {*known[name]}:
-                records.forget(name)  # it was removed over there
+                records.forget(name)  # it was removed on the machine
         found = [each for each in found if each.name in known]
     if search is not None:
         found = [each for each in found if records.search_of(each.name) == search]
@@ -169,7 +171,7 @@ def ps(
 
 
 def _rows(found: Sequence[Run], *, together: bool) -> Iterator[tuple[str | Text, ...]]:
-    """``together``: with a line for all trials of a search."""
+    """``together``: summarise all trials of a search in one line."""
     searches: dict[str, list[Run]] = {}
     for each in found:
         searches.setdefault((together and records.search_of(each.name)) or each.name, []).append(each)
@@ -193,7 +195,7 @@ def _gpus(run: Run) -> int:
 
 
 def why(name: str, on: Sequence[str], *, as_json: bool) -> int:
-    """What a run does, or why it ended as it did."""
+    """Print what a run is doing, or why it ended as it did."""
     run = runs.find(name, on)
     out = Console(highlight=False, soft_wrap=True)
     if as_json:
@@ -210,7 +212,8 @@ def why(name: str, on: Sequence[str], *, as_json: bool) -> int:
 def logs(
     name: str, on: Sequence[str], *, follows: bool, worker: str | None, start: int | None, as_json: bool
 ) -> int:
-    """The output of all workers, or of one, by time. ``start``: of an earlier one; 0 is the first."""
+    """Print the output of all workers, or of one, ordered by time. ``start``: only this start, counted from
+    0."""
     run = runs.find(name, on)
     check_worker(worker, [each.name for each in run.workers])
     out = Console(highlight=False, soft_wrap=True)
@@ -232,7 +235,7 @@ def logs(
 
 
 def stop(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
-    """SIGTERM, the job's grace, SIGKILL."""
+    """Stop runs: SIGTERM, the job's grace period, SIGKILL."""
     found = [runs.find(name, on) for name in names]
     changed = {run.name: runs.stop(run) for run in found}
     out = Console(highlight=False, soft_wrap=True)
@@ -245,7 +248,7 @@ def stop(names: Sequence[str], on: Sequence[str], *, as_json: bool) -> int:
 
 
 def resume(names: Sequence[str], on: Sequence[str], seconds: int | None, *, as_json: bool) -> int:
-    """Goes on with runs, on the machines that they had. ``seconds``: the longest that they may run."""
+    """Resume runs on the machines that they had. ``seconds``: their maximum run time."""
     out = Console(highlight=False, soft_wrap=True)
     for name in names:
         run = runs.find(name, on)
@@ -267,7 +270,8 @@ def resume(names: Sequence[str], on: Sequence[str], seconds: int | None, *, as_j
 
 
 def get(name: str, on: Sequence[str], path: str, folder: str, *, as_json: bool) -> int:
-    """Fetches results: those of the first worker's machine, and below their names of others."""
+    """Fetch results: those on the first worker's machine, and in folders named after them, those on other
+    machines."""
     run = runs.find(name, on)
     root = Path(folder or name)
     for host in map(Host, runs.homes(run)):
@@ -283,7 +287,7 @@ def get(name: str, on: Sequence[str], path: str, folder: str, *, as_json: bool) 
 
 
 def _lines(host: Host, run: Run, worker: str | None, start: int | None) -> list[tuple[str, str, str]]:
-    """Of a machine: (time, worker, text) of each line."""
+    """Yield (time, worker, text) of each line on a machine."""
     with _output(host, run, worker, start, follow=False) as process:
         assert process.stdout is not None
         return [_parted(line) for line in process.stdout]
@@ -291,7 +295,7 @@ def _lines(host: Host, run: Run, worker: str | None, start: int | None) -> list[
 
 def _output(host: Host, run: Run, worker: str | None, start: int | None, *, follow: bool) -> Any:
     wanted = [each.name for each in run.workers if each.host == host.name and worker in (None, each.name)]
-    # The first start is 1 over there.
+    # Starts on machines are counted from 1.
     number = None if start is None else start + 1
     return host.asking("output", run=run.name, start=number, workers=wanted or ["none"], follow=follow)
 
@@ -305,7 +309,7 @@ def _parted(line: bytes) -> tuple[str, str, str]:
 def _follow(
     out: Console, name: str, on: Sequence[str] = (), *, worker: str | None = None, as_json: bool
 ) -> int:
-    """Shows a run until it ends; the exit code. DetachedError on Ctrl-C."""
+    """Show a run until it ends; return the exit code. Raises DetachedError on Ctrl-C."""
     showing = Lock()
     try:
         run = runs.find(name, on)
@@ -324,7 +328,7 @@ def _follow(
             except UnreachableError:
                 broken.append(host.name)
 
-        # Not a pool's, which Ctrl-C would wait for.
+        # Plain threads, not a pool, whose threads Ctrl-C would wait for.
         threads = [Thread(target=copy, args=(host,), daemon=True) for host in map(Host, run.hosts)]
         for thread in threads:
             thread.start()
@@ -337,7 +341,7 @@ def _follow(
                 )
             time.sleep(1)
     except KeyboardInterrupt:
-        # For good: a thread that writes while Python ends makes it abort.
+        # Never released: Python aborts if a thread writes to stdout during shutdown.
         showing.acquire(timeout=1)
         raise DetachedError(
             f"{name} continues on its machines: causeway logs -f {name}; causeway stop {name}"
@@ -350,7 +354,7 @@ def _follow(
 
 
 def _show(out: Console, run: Run) -> None:
-    """How it is, in a few lines."""
+    """Print the state of a run in a few lines."""
     by = f" by {run.stopped_by}" if run.state == "stopped" and run.stopped_by else ""
     out.print(Text.assemble(_state(run, named=True), f"{by} on {', '.join(run.hosts)}"))
     if run.first is not None:
@@ -373,7 +377,7 @@ def _counted(run: Run) -> str:
 
 
 def _numbers(states: Sequence[str]) -> str:
-    """``3 running, 1 done``."""
+    """Count states: ``3 running, 1 done``."""
     return ", ".join(f"{states.count(each)} {each}" for each in dict.fromkeys(states))
 
 

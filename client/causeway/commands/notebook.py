@@ -1,7 +1,8 @@
-"""``notebook``: JupyterLab in the cluster, or on a machine that ssh knows, at a port of this one; or here.
+"""``notebook``: JupyterLab in the cluster or on a machine reached over ssh, at a local port; or on this
+machine.
 
-It listens at the loopback address over there, and wants a token that this program draws. It ends when no
-kernel has run anything for ``idle``: a kernel that computes is not idle, an open page is not use.
+JupyterLab listens on the loopback address and requires a random token. It exits when no kernel has run
+anything for ``idle``: a kernel that computes counts as use, an open page does not.
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ class Notebook:
 
     run: str
     port: int
-    """Over there."""
+    """The port that JupyterLab listens on."""
     token: str
     local: bool = False
 
     def command(self, verb: str) -> str:
-        """What a person writes."""
+        """Return the command that the user would type."""
         return f"causeway {verb} {'--local ' if self.local else ''}{self.run}"
 
 
 def fields(options: Mapping[str, Any], idle: str) -> dict[str, Any]:
-    """A job's, of a new notebook. InputError for a time that is none."""
+    """Return the job fields of a new notebook. Raises InputError if ``idle`` is not a duration."""
     try:
         seconds = parse_duration(idle)
     except ValueError as error:
@@ -81,7 +82,7 @@ def fields(options: Mapping[str, Any], idle: str) -> dict[str, Any]:
 
 
 def of_run(run: str, job: Job, *, local: bool = False) -> Notebook:
-    """CausewayError for a run that is none."""
+    """Return the notebook of a run. Raises CausewayError if the run is not one."""
     try:
         return Notebook(run, int(job.env["JUPYTER_PORT"]), job.env["JUPYTER_TOKEN"], local)
     except (KeyError, ValueError):
@@ -98,7 +99,7 @@ def start_in_cluster(
     allow_secrets: bool,
     yes: bool,
 ) -> int:
-    """A new one in the cluster."""
+    """Start a notebook in the cluster."""
     from causeway.commands.submit import submit_detached
 
     out = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -110,7 +111,7 @@ def start_in_cluster(
 
 
 def open_in_cluster(name: str, group: str | None, *, port: int, browser: bool) -> int:
-    """One that is there, over the cluster's API, until Ctrl-C or its end."""
+    """Open an existing notebook through the cluster's API, until Ctrl-C or its end."""
     from causeway.cluster import runs
     from causeway.cluster.connection import Cluster
     from causeway.cluster.forwarding import forward
@@ -141,7 +142,7 @@ def start_on(
     browser: bool,
     allow_secrets: bool,
 ) -> int:
-    """A new one on a machine that ssh knows."""
+    """Start a notebook on a machine reached over ssh."""
     from causeway.commands.machines import start
     from causeway.jobfile import load
 
@@ -153,7 +154,7 @@ def start_on(
 
 
 def open_on(name: str, on: Sequence[str], *, port: int, browser: bool) -> int:
-    """One that is there, over ssh, until Ctrl-C or its end."""
+    """Open an existing notebook over ssh, until Ctrl-C or its end."""
     from causeway.cluster.forwarding import serve
     from causeway.commands.entering import running
     from causeway.machines import runs
@@ -178,7 +179,7 @@ def open_on(name: str, on: Sequence[str], *, port: int, browser: bool) -> int:
 def start_here(
     options: Mapping[str, Any], idle: str, *, port: int, detach: bool, browser: bool, allow_secrets: bool
 ) -> int:
-    """A new one on this machine, which outlives this process."""
+    """Start a notebook on this machine, which outlives this process."""
     from causeway.commands.run import submitted_here
     from causeway.jobfile import load
     from causeway.local import is_running
@@ -195,7 +196,7 @@ def start_here(
 
 
 def open_here(name: str, *, port: int, browser: bool) -> int:
-    """One of this machine, until Ctrl-C or its end."""
+    """Open a notebook of this machine, until Ctrl-C or its end."""
     from causeway.cluster.forwarding import serve
     from causeway.local import find_here, record_of, state_here
 
@@ -230,13 +231,13 @@ _Serve = Callable[[Callable[[], None], Callable[[str], None]], None]
 def _show(
     out: Console, there: Notebook, port: int, *, browser: bool, state: Callable[[], str], serve: _Serve
 ) -> int:
-    """The exit code. CausewayError for one that failed."""
+    """Show a notebook; return the exit code. Raises CausewayError if it failed."""
     answers, ended = threading.Event(), threading.Event()
     last: list[str] = []
     url = f"http://localhost:{port}/lab?token={there.token}"
 
     def watch() -> None:
-        """Says where it is once it answers, and ends the connection with the run."""
+        """Print the URL once it answers, and close the connection when the run ends."""
         looked = time.monotonic()
         while True:
             time.sleep(_LOOK if answers.is_set() else _TRY)
@@ -251,16 +252,16 @@ def _show(
             try:
                 last[:] = [state()]
             except CausewayError:
-                continue  # away for now
+                continue  # temporarily unreachable
             if last[0] not in ("starting", "running", "unknown"):
                 ended.set()
                 ident = threading.main_thread().ident
                 assert ident is not None
-                signal.pthread_kill(ident, signal.SIGINT)  # it waits for connections
+                signal.pthread_kill(ident, signal.SIGINT)  # it is waiting for connections
                 return
 
     def failed(text: str) -> None:
-        if answers.is_set():  # before, each look of ours fails
+        if answers.is_set():  # until then, each of our polls fails
             out.print(f"error: {text}", markup=False)
 
     with suppress(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""The code of a job, checked and ready to be sent."""
+"""Checks the code of a job and packs it for upload."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from causeway.units import format_size
 
 @dataclass(frozen=True)
 class Packed:
-    """What is shipped."""
+    """The code to ship."""
 
     root: Path
     entries: Sequence[Entry]
     digest: str
-    """The archive's name; empty where a job has no code."""
+    """Name of the archive; empty if a job has no code."""
     left_out: Sequence[str] = ()
-    """Folders that tools made, which git neither tracks nor ignores."""
+    """Output folders of tools that git neither tracks nor ignores."""
 
     @property
     def described(self) -> str:
-        """``42 files, 1.3 MiB, 33f67facf9dc; without wandb/``."""
+        """Describe it: ``42 files, 1.3 MiB, 33f67facf9dc; without wandb/``."""
         size = format_size(sum(entry.size for entry in self.entries))
         without = f"; without {', '.join(self.left_out)}" if self.left_out else ""
         return f"{len(self.entries)} files, {size}, {self.digest[:12]}{without}"
 
 
 def write(packed: Packed, archive: IO[bytes]) -> int:
-    """Writes what is shipped into an empty file, and goes to its beginning; its size. CausewayError where the
-    code is not any more what was looked at."""
+    """Write the archive into an empty file, rewind it, and return its size. Raises CausewayError if the code
+    has changed since it was checked."""
     if packed.digest and write_archive(packed.root, packed.entries, archive) != packed.digest:
         raise CausewayError(f"{packed.root} changed while it was packed; run it again")
     size = archive.tell()
@@ -48,9 +48,9 @@ def write(packed: Packed, archive: IO[bytes]) -> int:
 
 
 def pack(loaded: LoadedJob, *, limit: int = DEFAULT_LIMIT, allow_secrets: bool) -> Packed:
-    """Look at the code of a job. InputError for all that keeps it from being shipped.
+    """Check the code of a job. Raises InputError with everything that prevents shipping it.
 
-    ``limit``: the cluster's, in bytes; a job's own may only be lower.
+    ``limit``: the cluster's limit in bytes; a job's own may only be lower.
     """
     code = loaded.job.code
     if not isinstance(code, Code):

@@ -1,4 +1,4 @@
-"""``rerun --exact``: what a run is started with again, and what of it cannot be the same."""
+"""``rerun --exact``: what a run is repeated with, and what cannot be the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILES = "files: mounts and buckets have their present contents; a run only save
 
 
 def repeated(known: Known, offer: Offer) -> tuple[Job, Repeated, list[str]]:
-    """The job, what else it starts with, and what may differ from the first time, a line each."""
+    """Return the job, what else to repeat, and one line for each thing that may differ from the first run."""
     job, differs = known.job, [*_differs(known)]
     models = known.gpu_models
     if job.gpus.count and not job.gpus.model:
@@ -40,7 +40,7 @@ def repeated(known: Known, offer: Offer) -> tuple[Job, Repeated, list[str]]:
 
 
 def repeated_here(known: Known) -> list[str]:
-    """What may differ of a run of this machine."""
+    """Return what may differ when a run of this machine is repeated."""
     machine = "machine: its Python, drivers and packages may have changed"
     return [*_differs(known), machine, _FILES, _NUMBERS]
 
@@ -62,7 +62,7 @@ def _differs(known: Known) -> Iterator[str]:
 
 
 def show_differences(out: Console, name: str, differs: Sequence[str]) -> None:
-    """What of a repeated run may not be the same."""
+    """Print what may differ in a repeated run."""
     out.print(Text.assemble((name, "bold"), " again; possible differences:"))
     for line in differs:
         out.print(Text(f"  {line}"))

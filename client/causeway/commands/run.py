@@ -24,7 +24,7 @@ _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
 def run_local(loaded: LoadedJob, *, allow_secrets: bool, as_json: bool) -> int:
-    """Runs a job on this machine; returns the exit code."""
+    """Run a job on this machine; return the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     folder, job, workers = submitted_here(out, loaded, allow_secrets=allow_secrets)
     return _run(out, job, workers, folder, as_json=as_json)
@@ -33,7 +33,7 @@ def run_local(loaded: LoadedJob, *, allow_secrets: bool, as_json: bool) -> int:
 def submitted_here(
     out: Console, loaded: LoadedJob, *, allow_secrets: bool
 ) -> tuple[Path, Job, Sequence[Workers]]:
-    """A new run of this machine, that has not begun."""
+    """Create a run of this machine without starting it."""
     loaded.one_task()
     check_shared_code(loaded)
     job = seeded(loaded.job)
@@ -50,8 +50,8 @@ def submitted_here(
 
 
 def resume_local(name: str, seconds: int | None, *, as_json: bool) -> int:
-    """Goes on with a run of this machine, from its newest whole checkpoint; returns the exit code.
-    ``seconds``: the longest that it may run, in place of the job's ``time``."""
+    """Resume a run of this machine from its newest complete checkpoint; return the exit code. ``seconds``:
+    its maximum run time, instead of the job's ``time``."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     folder, job = find_here(name)
     job = timed(job, seconds)
@@ -59,7 +59,7 @@ def resume_local(name: str, seconds: int | None, *, as_json: bool) -> int:
 
 
 def rerun_local(name: str, *, exact: bool, as_json: bool) -> int:
-    """Runs a run of this machine once more, from its beginning; returns the exit code."""
+    """Run a run of this machine again from its beginning; return the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     before, job = find_here(name)
     record, exactly = record_of(before), []
@@ -72,7 +72,7 @@ def rerun_local(name: str, *, exact: bool, as_json: bool) -> int:
         show_differences(out, name, repeated_here(known))
     job = seeded(job)
     with ExitStack() as stack:
-        # Opened first: a new run removes the code of old ones.
+        # Opened first, since creating a run removes the code of old runs.
         archive = stack.enter_context(code_of(before)) if record["code"] else None
         folder = new_folder(job.name)
         out.print(Text.assemble((folder.name, "bold"), f" on this machine, in {folder}"))
@@ -91,7 +91,7 @@ def _run(out: Console, job: Job, workers: Sequence[Workers], folder: Path, *, as
 
 
 def show_plan(out: Console, loaded: LoadedJob, workers: Sequence[Workers], packed: Packed) -> None:
-    """What will run, in a few lines."""
+    """Print what will run, in a few lines."""
     if packed.digest:
         out.print(f"  code     {packed.described}")
     for each in workers:
@@ -112,7 +112,7 @@ def _printer(out: Console, workers: Sequence[Workers]) -> Callable[[str, str], N
 
 
 def printer(out: Console, names: Sequence[str]) -> Callable[[str, str], None]:
-    """Prints a worker's line, with the worker's name if there are several."""
+    """Return a function that prints a worker's line, with the worker's name if there are several."""
     colours = {name: _COLOURS[at % len(_COLOURS)] for at, name in enumerate(names)}
     width = max(map(len, names), default=0)
 

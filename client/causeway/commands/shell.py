@@ -25,13 +25,14 @@ _ENDED = ("done", "failed", "timed-out", "stopped")
 
 
 def open_shell(options: Mapping[str, Any], *, allow_secrets: bool, yes: bool, as_json: bool) -> int:
-    """A new run that waits for its person, and a terminal in it; it ends with the terminal, or when idle.
+    """Start a run that waits for its user, and open a terminal in it. It ends with the terminal, or when
+    idle.
 
-    ``options``: fields of its job. ``as_json``: no terminal; where it runs, once it does.
+    ``options``: fields of its job. ``as_json``: open no terminal; print where it runs once it does.
     """
     from causeway.commands.submit import submit_detached
 
-    if not as_json and not _at_terminal():  # before it takes a GPU
+    if not as_json and not _at_terminal():  # check before it takes a GPU
         hint = "for a single command: causeway run -- COMMAND"
         raise InputError([Problem("causeway shell", "", "standard input is not a terminal", hint)])
     out = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -49,9 +50,9 @@ def open_shell(options: Mapping[str, Any], *, allow_secrets: bool, yes: bool, as
 
 
 def enter(name: str, worker: str | None, group: str | None, command: Sequence[str], *, as_json: bool) -> int:
-    """A terminal, or a command, in a worker of a run: the first one's that runs, or ``worker``'s.
+    """Open a terminal or run a command in ``worker`` of a run, by default in the first that is running.
 
-    ``as_json``: what the command writes goes to stderr, and to stdout how it ended.
+    ``as_json``: the command's output goes to stderr, and its result to stdout.
     """
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     cluster = Cluster()
@@ -59,7 +60,7 @@ def enter(name: str, worker: str | None, group: str | None, command: Sequence[st
 
 
 def log_in(node: str, command: Sequence[str]) -> int:
-    """``ssh`` to an SSH node of the spec, as oneself."""
+    """Run ``ssh`` to an SSH node of the spec, under the caller's login."""
     cluster = Cluster()
     nodes = {name: hosts for name, hosts in cluster.offer.ssh_nodes.items() if hosts}
     hosts = {host.partition(".")[0]: host for found in nodes.values() for host in found}
@@ -114,7 +115,7 @@ def _at_terminal() -> bool:
 def running(
     out: Console, cluster: Cluster, namespace: str, name: str, worker: str | None
 ) -> tuple[Run, Worker]:
-    """The run and its worker, once that runs. CausewayError if it never will."""
+    """Wait until a worker runs; return the run and the worker. Raises CausewayError if it never will."""
     last = ""
     while True:
         run = runs.find(cluster, namespace, name, placed=False)

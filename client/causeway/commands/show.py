@@ -1,4 +1,4 @@
-"""``show``: all that is known of a run, on one screen."""
+"""``show``: prints everything known about a run on one screen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHECKPOINTS = 5
 
 
 def show(name: str, group: str | None, *, local: bool, on: Sequence[str] | None, as_json: bool) -> int:
-    """A run of the cluster, of machines (``on``: those that know it) or of this machine."""
+    """Show a run of the cluster, of machines (``on``: those that know it) or of this machine."""
     known = source(name, group, local=local, on=on).known()
     if as_json:
         print(json.dumps(known.plain(), allow_nan=False))
@@ -36,7 +36,7 @@ def show(name: str, group: str | None, *, local: bool, on: Sequence[str] | None,
 
 
 def lines(known: Known, *, now: float) -> Iterator[Text]:
-    """For people."""
+    """Yield the lines for people."""
     since, by = format_duration(now - known.since), f", by {known.person}" if known.person else ""
     head = coloured(f"{known.name} {known.state}", known.state)
     yield Text.assemble(head, f" for {since}; {known.where}{by}")
@@ -91,7 +91,8 @@ def _facts(known: Known) -> Iterator[tuple[str, str]]:
 
 
 def fields_of(job: Job) -> dict[str, str]:
-    """Field of the job file → its value, defaults left out, and what has a line of its own; dotted."""
+    """Return field of the job file → its value, with dotted names, without defaults and fields that are shown
+    in another line."""
     return flat({name: value for name, value in written(job).items() if name not in ("name", "run")})
 
 
@@ -135,5 +136,5 @@ def _usage(usage: Usage) -> Iterator[Text]:
 
 
 def number(value: float) -> str:
-    """``0.1235``, ``1200``, ``3.2e-07``."""
+    """Format a number: ``0.1235``, ``1200``, ``3.2e-07``."""
     return f"{value:.4g}"

@@ -1,4 +1,5 @@
-"""``ssh-config``: ssh, scp, sftp and VS Code to a worker of a run, by ``causeway.sshd`` beside it."""
+"""``ssh-config``: connects ssh, scp, sftp and VS Code to a worker of a run, through ``causeway.sshd`` beside
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _SSHD = Path(str(causeway.__file__)).with_name("sshd.py")
 
 
 def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -> int:
-    """Prints an entry of ssh_config(5) for a worker that runs; the exit code of ``causeway shell``."""
+    """Print an entry of ssh_config(5) for a running worker. Returns the exit code of ``causeway shell``."""
     options = [
         *(["--worker", worker] if worker else []),
         *(["--group", group] if group else []),
@@ -29,7 +30,7 @@ def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -
     key = _key()
     name = f"{run}-{worker}" if worker else run
     command, identity = (text.replace("%", "%%") for text in (shlex.join([*shell, "--stdio"]), str(key)))
-    # The connection that it comes by is the API server's or the machine's ssh, which has been verified.
+    # The API server or the machine's ssh, which carries the connection, has been verified.
     print(
         f"Host {name}\n"
         f"  User {asked.stdout.strip()}\n"
@@ -44,7 +45,7 @@ def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -
 
 
 def serving() -> tuple[str, ...]:
-    """The command beside a worker that serves one ssh connection of this laptop."""
+    """Return the command that serves one ssh connection of this laptop beside a worker."""
     return _command("serve", _key().with_suffix(".pub").read_text(encoding="ascii").strip())
 
 
@@ -53,7 +54,7 @@ def _command(*words: str) -> tuple[str, ...]:
 
 
 def _key() -> Path:
-    """This laptop's, which opens nothing else. CausewayError."""
+    """Return this laptop's key for such connections; nothing else accepts it. Raises CausewayError."""
     path = user_data_path("causeway") / "ssh" / "id_ed25519"
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -57,8 +57,8 @@ def run_in_cluster(
     waits: bool,
     yes: bool,
 ) -> int:
-    """Submits a job, and follows it unless ``detach``, or ``waits`` for its end; returns the exit code. Asks
-    where it may cost money, unless ``yes``."""
+    """Submit a job and return the exit code. It follows the run unless ``detach`` is set; with ``waits`` it
+    waits for its end. Asks for confirmation of costs, unless ``yes``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     loaded = _seeded(loaded)
     cluster = ready(out)
@@ -89,8 +89,8 @@ def run_each(
     waits: bool,
     yes: bool,
 ) -> int:
-    """Submits a run for each combination of the values of ``each``, and ``waits`` for their ends; returns the
-    exit code. The code is sent once, and the person is asked once."""
+    """Submit a run for each combination of the values of ``each`` and return the exit code; with ``waits``,
+    wait for their ends. The code is uploaded once, and the user is asked once."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     if "array" not in each:
         first = load(Path(file) if file else None, options, {**parameters, **_first_of(each)}, alone=True)
@@ -154,7 +154,7 @@ def _first_of(each: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _all_of(make: Callable[[_Given], _Made], given: Iterable[_Given]) -> list[_Made]:
-    """What is made of each. InputError with what is wrong with any of them, each once."""
+    """Make an object of each combination. Raises InputError with all problems, each listed once."""
     problems: dict[Problem, None] = {}
 
     def tried(each: _Given) -> Iterator[_Made]:
@@ -177,7 +177,7 @@ def _list_submitted(
     *,
     as_json: bool,
 ) -> None:
-    """The runs and their parameters, of those that were submitted."""
+    """Print the submitted runs with their parameters."""
     rows = [*zip(names, chosen, strict=False)]
     if as_json:
         print(json.dumps([{"run": name, "namespace": namespace, "set": values} for name, values in rows]))
@@ -192,7 +192,8 @@ def _list_submitted(
 def submit_detached(
     out: Console, fields: Mapping[str, Any], *, allow_secrets: bool, yes: bool
 ) -> tuple[Cluster, str, str]:
-    """Submits a job of these fields, with this folder's code; returns the cluster, namespace and run."""
+    """Submit a job with these fields and this folder's code; return the cluster, the namespace and the
+    run."""
     loaded = _seeded(load(None, fields, {}))
     cluster = ready(out)
     namespace, fits, packed = prepared(cluster, loaded, allow_secrets=allow_secrets)
@@ -200,12 +201,12 @@ def submit_detached(
 
 
 def _seeded(loaded: LoadedJob) -> LoadedJob:
-    """A job with a seed of its own."""
+    """Return the job with a seed."""
     return replace(loaded, job=seeded(loaded.job))
 
 
 def ready(out: Console) -> Cluster:
-    """The cluster. CausewayError for one that takes no runs."""
+    """Return the cluster. Raises CausewayError if it does not accept runs."""
     cluster = Cluster()
     if cluster.offer.note:
         out.print(cluster.offer.note, style="yellow")
@@ -215,13 +216,15 @@ def ready(out: Console) -> Cluster:
 
 
 def prepared(cluster: Cluster, loaded: LoadedJob, *, allow_secrets: bool) -> tuple[str, list[Fit], Packed]:
-    """The namespace, the roles on the cluster's machines, the code. InputError with where each field is."""
+    """Return the namespace, the roles on the cluster's machines, and the code. Raises InputError with the
+    place of each field."""
     namespace, fits = _placed(cluster, loaded)
     return namespace, fits, pack(loaded, limit=cluster.offer.code_limit, allow_secrets=allow_secrets)
 
 
 def _placed(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
-    """The namespace, and the roles on the cluster's machines. InputError with where each field is."""
+    """Return the namespace and the roles on the cluster's machines. Raises InputError with the place of each
+    field."""
     try:
         return _fitted(cluster, loaded)
     except InputError as error:
@@ -253,13 +256,13 @@ def _maker(
     packed: Packed,
     source: Source,
 ) -> Callable[[str], Mapping[str, Any]]:
-    """Name → the object of a new run."""
+    """Return the function from a name to the object of a new run."""
     digest = packed.digest
     return lambda name: jobset(_submission(cluster, namespace, name, loaded, fits, digest, source=source))
 
 
 def known_source(cluster: Cluster, packed: Packed) -> Source:
-    """The commit of the code, where it is recorded."""
+    """Return the commit of the code, if the cluster records it."""
     return source_of(packed.root) if packed.digest and cluster.offer.tracking else NO_SOURCE
 
 
@@ -273,7 +276,7 @@ def _submit(
     *,
     yes: bool,
 ) -> str:
-    """Shows the plan, asks, sends the code, makes the run; returns its name."""
+    """Show the plan, ask for confirmation, upload the code, and create the run; return its name."""
     job = loaded.job
     _show(out, loaded, namespace, fits, cluster.offer, packed)
     show_queue(out, cluster, namespace, job, fits)
@@ -285,9 +288,9 @@ def _submit(
 
 
 def rerun(name: str, group: str | None, *, exact: bool, as_json: bool, detach: bool, yes: bool) -> int:
-    """Submits a run once more: its job and its code, whatever the folder has become.
+    """Submit a run again with its original job and code, whatever the folder contains now.
 
-    ``exact``: also its image by digest, its packages and its model of GPU, and says what cannot be the same.
+    ``exact``: use the same image digest, packages and GPU model as well, and list what cannot be the same.
     """
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     cluster = Cluster()
@@ -309,8 +312,8 @@ def rerun(name: str, group: str | None, *, exact: bool, as_json: bool, detach: b
 
 
 def go_on(cluster: Cluster, before: Run, seconds: int | None, *, yes: bool) -> str:
-    """Submits a run that goes on with the checkpoints of one that never starts again; returns its name.
-    ``seconds``: the longest that it may run, in place of the job's ``time``."""
+    """Submit a run that continues from the checkpoints of one that has ended; return its name. ``seconds``:
+    its maximum run time, instead of the job's ``time``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     continues = (before.name, *before.continues)
     store = Store(cluster, before.namespace)
@@ -372,7 +375,8 @@ def _submitted(
 
 
 def _fitted(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
-    """The namespace, and the roles on the cluster's machines. InputError for what the cluster can't do."""
+    """Return the namespace and the roles on the cluster's machines. Raises InputError if the cluster cannot
+    run the job."""
     job, offer = loaded.job, cluster.offer
     namespace = cluster.namespace(job.group)
     mounts_of(job, namespace, offer)
@@ -386,7 +390,8 @@ def _fitted(cluster: Cluster, loaded: LoadedJob) -> tuple[str, list[Fit]]:
 
 
 def _lacking_secrets(cluster: Cluster, namespace: str, job: Job) -> Iterator[Problem]:
-    """Secrets, or keys of them, without which no worker starts. What may not be read is not looked at."""
+    """Yield a problem for each missing Secret, or missing key of one, that workers need. Secrets that may not
+    be read are not checked."""
     for secret, variable in job.secrets.items():
         try:
             found = cluster.find(f"/api/v1/namespaces/{namespace}/secrets/{secret}")
@@ -403,7 +408,7 @@ def _lacking_secrets(cluster: Cluster, namespace: str, job: Job) -> Iterator[Pro
 def _show(
     out: Console, loaded: LoadedJob, namespace: str, fits: Sequence[Fit], offer: Offer, packed: Packed
 ) -> None:
-    """The plan: what runs, on what, and what that costs."""
+    """Print the plan: what runs, on which machines, at what price."""
     out.print(Text.assemble((loaded.job.name, "bold"), f" in {offer.cluster}, {namespace}"))
     show_plan(out, loaded, [each.workers for each in fits], packed)
     show_places(out, fits)
@@ -415,7 +420,8 @@ def show_places(out: Console, fits: Sequence[Fit]) -> None:
 
 
 def show_queue(out: Console, cluster: Cluster, namespace: str, job: Job, fits: Sequence[Fit]) -> None:
-    """What a run will find; and whether, as far as this program has seen, its grace suffices."""
+    """Print what a run will find in the queue, and whether its grace period suffices for the checkpoints seen
+    so far."""
     if line := before(cluster, namespace, job, fits):
         out.print(Text(f"  {'queue':<8} {line}"))
     seen = recall(cluster, namespace, job.name) if job.checkpoints.sync is not False else None
@@ -432,16 +438,17 @@ def quote_of(fits: Sequence[Fit]) -> Quote:
 
 
 def _agree(out: Console, jobs: Sequence[tuple[Job, Sequence[Fit]]], *, yes: bool) -> None:
-    """Says what runs may cost together, and asks."""
+    """Print the total cost of the jobs, and ask for confirmation."""
     quotes = [quote_of(fits) for _, fits in jobs]
     most = sum(each.most * job.time / 3600 for each, (job, _) in zip(quotes, jobs, strict=True))
     agree(out, quotes, most, max((job.time for job, _ in jobs), default=0), yes=yes)
 
 
 def agree(out: Console, quotes: Sequence[Quote], most: float, seconds: int, *, yes: bool) -> None:
-    """Prints the cost, and asks. InputError without a terminal, DeclinedError if the user declines.
+    """Print the cost and ask for confirmation. Raises InputError without a terminal, DeclinedError if the
+    user declines.
 
-    ``quotes``: of what runs at once. ``most``: USD, in ``seconds``.
+    ``quotes``: of runs that run at the same time. ``most``: maximum cost in USD, within ``seconds``.
     """
     found = [each for each in quotes if each.costs]
     if not found:
@@ -463,7 +470,8 @@ def agree(out: Console, quotes: Sequence[Quote], most: float, seconds: int, *, y
 
 
 def _place(found: Fit) -> str:
-    """``4 x (2 GPUs, 18 CPUs, 105.8 GiB): titan-x-pascal in rack-a, or v100 in us-west-2 at $6.12/h``."""
+    """Format a placement: ``4 x (2 GPUs, 18 CPUs, 105.8 GiB): titan-x-pascal in rack-a, or v100 in us-west-2
+    at $6.12/h``."""
     workers, gpus = found.workers, found.workers.gpus.count
     amounts = f"{found.cpus:g} CPUs, {format_size(found.memory)}"
     one = f"{gpus} GPU{'s' if gpus > 1 else ''}, {amounts}" if gpus else amounts
@@ -482,7 +490,7 @@ def _price(found: Fit, machine: Machine) -> str:
 
 
 def send(out: Console, store: Store, packed: Packed) -> None:
-    """Send the code unless it is there."""
+    """Upload the code unless the store has it."""
     if store.knows_code(packed.digest) or store.keep_code(packed.digest):
         return
     with tempfile.TemporaryFile() as archive:

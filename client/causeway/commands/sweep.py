@@ -1,4 +1,4 @@
-"""``sweep``: a search in the cluster is submitted, stopped, resumed and extended."""
+"""``sweep``: submits, stops, resumes and extends a search in the cluster."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _PATIENCE = 60.0
 
 
 class Searches:
-    """The searches of a namespace, for a person."""
+    """The searches of a namespace, as seen by a user."""
 
     def __init__(self, cluster: Cluster, group: str | None) -> None:
-        """CausewayError where the cluster has no MLflow, in which a search is recorded."""
+        """Raises CausewayError if the cluster has no MLflow, which records searches."""
         self.cluster = cluster
         self.again = "causeway rerun" + (f" --group {group}" if group else "")
         """What repeats a trial."""
@@ -61,26 +61,26 @@ class Searches:
         self._mlflow = Mlflow(cluster, self.namespace)
 
     def call(self, method: str, call: str, body: Any = None) -> Any:
-        """Of MLflow. CausewayError, UnreachableError; RejectedError for what does not exist."""
+        """Call MLflow. Raises CausewayError, UnreachableError; RejectedError if the object does not exist."""
         try:
             return self._mlflow.server.call(method, call, body, _ANSWERS)
         except RefusedError as error:
             raise refused(error) from None
         except AwayError as error:
-            # It may have made what did not come back to us: not once more.
+            # The server may have created it although no answer arrived: do not retry.
             if call == CREATE:
                 raise UnreachableError(f"MLflow does not answer: {error}; causeway sweep show") from None
             return self._mlflow.call(method, call, body)
 
     def find(self, name: str) -> Whole:
-        """CausewayError for a search that does not exist."""
+        """Return a search. Raises CausewayError if it does not exist."""
         found = searches.find(self.call, name)
         if found is None:
             raise CausewayError(f"{self.namespace} has no search {name}; causeway sweep show lists them")
         return found
 
     def conduct(self, whole: Whole) -> None:
-        """Starts a conductor, where none is at work."""
+        """Start a conductor, unless one is running."""
         path = sweeps.job_path(self.namespace, whole.name)
         found = self.cluster.find(path)
         if found is not None and not _has_ended(found) and not found["metadata"].get("deletionTimestamp"):
@@ -94,7 +94,7 @@ class Searches:
         self.cluster.call("POST", path.rpartition("/")[0], made)
 
     def dismiss(self, name: str) -> None:
-        """Ends a conductor, and waits until it is gone."""
+        """Delete a conductor and wait until it is gone."""
         path = sweeps.job_path(self.namespace, name)
         until = time.monotonic() + _PATIENCE
         if self.cluster.find(path) is None:
@@ -111,7 +111,7 @@ class Searches:
 def sweep_in_cluster(
     loaded: LoadedJob, *, allow_secrets: bool, as_json: bool, dry_run: bool, yes: bool
 ) -> int:
-    """Submits a search; returns the exit code. Asks where it may cost money, unless ``yes``."""
+    """Submit a search; return the exit code. Asks for confirmation of costs, unless ``yes``."""
     out = Console(stderr=True, highlight=False, soft_wrap=True)
     job = loaded.job
     assert job.sweep is not None
@@ -154,8 +154,8 @@ def sweep_in_cluster(
 
 
 def loaded_search(file: str, options: Mapping[str, Any], parameters: Mapping[str, str]) -> LoadedJob:
-    """A job with a search, with a seed of its own. InputError for one without, or that no trial can be made
-    of."""
+    """Load a job with a search, and set its seed. Raises InputError if it has no search, or if no trial can
+    be made from it."""
     loaded = load(Path(file), options, parameters)
     job = loaded.job
     if job.sweep is None:
@@ -168,13 +168,13 @@ def loaded_search(file: str, options: Mapping[str, Any], parameters: Mapping[str
 
 
 def name_of_search(name: str) -> bool:
-    """Whether a name may be a search's: ``resnet-s1``."""
+    """Whether a name may be that of a search: ``resnet-s1``."""
     head, _, number = name.rpartition("-s")
     return bool(head) and number.isdigit()
 
 
 def why_search(cluster: Cluster, name: str, group: str | None, *, as_json: bool) -> int:
-    """Why a search waits, or has ended."""
+    """Print why a search is waiting, or has ended."""
     found = Searches(cluster, group)
     whole = found.find(name)
     seen = look(found, whole)
@@ -196,7 +196,7 @@ def why_search(cluster: Cluster, name: str, group: str | None, *, as_json: bool)
 
 
 def _check_account(cluster: Cluster, namespace: str) -> None:
-    """CausewayError where engineers have not rendered the conductor's rights yet."""
+    """Raise CausewayError if the conductor's permissions have not been rendered yet."""
     if cluster.find(f"/api/v1/namespaces/{namespace}/serviceaccounts/{ACCOUNT}") is None:
         raise CausewayError(
             f"{namespace} has no service account {ACCOUNT}; your engineers have to run `invoke cluster.up`"
@@ -204,12 +204,12 @@ def _check_account(cluster: Cluster, namespace: str) -> None:
 
 
 def _begun(found: Searches, order: Order, experiment: str) -> Whole:
-    """Records a search by the next free name."""
+    """Record a search under the next free name."""
     base = order.job.name
     numbers = [int(name.rpartition("-s")[2]) for name in searches.names(found.call, base)
                if name.startswith(f"{base}-s") and name.rpartition("-s")[2].isdigit()]  # fmt: skip
     name = f"{base}-s{max(numbers, default=0) + 1}"
-    # Trials of one whose record was deleted keep its name.
+    # Trials of a search whose record was deleted keep its name.
     while next(
         runs.items(
             found.cluster, runs.path_of(found.namespace), only="metadata", labelSelector=f"{SWEEP}={name}"
@@ -224,7 +224,7 @@ def _begun(found: Searches, order: Order, experiment: str) -> Whole:
 
 
 def stop(name: str, group: str | None, *, as_json: bool) -> int:
-    """Stops a search and its trials. They keep their record, and go on when it is resumed."""
+    """Stop a search and its trials. They keep their records, and continue when it is resumed."""
     found = Searches(Cluster(), group)
     whole = found.find(name)
     changed = whole.state in ("running", "resumed")
@@ -259,12 +259,12 @@ def _stop_trials(found: Searches, name: str) -> int:
 
 
 def resume(name: str, group: str | None, *, as_json: bool) -> int:
-    """Goes on with a search that was stopped or has failed: its trials from their checkpoints."""
+    """Resume a search that was stopped or has failed; trials continue from their checkpoints."""
     return _go_on(name, group, None, as_json=as_json)
 
 
 def extend(name: str, group: str | None, trials: int, *, as_json: bool) -> int:
-    """Lets a search have more trials; one that is over goes on."""
+    """Raise the number of trials of a search; a finished search continues."""
     return _go_on(name, group, trials, as_json=as_json)
 
 
@@ -310,7 +310,7 @@ def _has_ended(job: Any) -> bool:
 def show_in_cluster(
     name: str | None, group: str | None, *, everything: bool, watch: bool, page: str | None, as_json: bool
 ) -> int:
-    """Shows a search of the cluster, or lists all of a namespace."""
+    """Show a search of the cluster, or list all searches of a namespace."""
     found = Searches(Cluster(), group)
     if name is None:
         return _list(found, as_json=as_json)
@@ -320,7 +320,7 @@ def show_in_cluster(
 
 
 def look(found: Searches, whole: Whole) -> Found:
-    """A search with its trials, as they are recorded."""
+    """Read a search with its trials from the record."""
     order = Order.of(whole)
     engine = order.engine(whole)
     rows = Ledger(found.call, whole.id).rows(whole.experiment, engine.sweep.metric)

@@ -1,4 +1,4 @@
-"""``sweep --local`` and ``sweep --on``: searches that this machine conducts, and whose record it has."""
+"""``sweep --local`` and ``sweep --on``: searches conducted and recorded by this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EVERY = "CAUSEWAY_SWEEP_EVERY"
 
 
 def sweep_local(loaded: LoadedJob, on: Sequence[str], *, allow_secrets: bool, as_json: bool) -> int:
-    """Searches on this machine, or on those of ``on``, until the search is over; returns the exit code."""
+    """Search on this machine, or on those of ``on``, until the search is over; return the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     job, workers = loaded.job, workers_of(loaded.job)
     secret = secrets_of(loaded) if on else {}
@@ -51,7 +51,7 @@ def sweep_local(loaded: LoadedJob, on: Sequence[str], *, allow_secrets: bool, as
         if on:
             machines = Machines(on, workers, job, size)
             check_shared_code(loaded, contained=bool(machines.image(job)))
-            # GPUs that others have now are waited for.
+            # Wait for GPUs that are in use now.
             runs.check_job(job, machines, place(workers, emptied(machines.checked)))
             taken = {records.search_of(name) for name in machines.taken}
         stem = f"{job.name}-{records.NAMED}" if on else job.name
@@ -71,7 +71,7 @@ def _bench(folder: Path, say: Callable[[str], None] = lambda _: None) -> FileBen
 
 
 def _conduct(out: Console, folder: Path, secret: Mapping[str, str], *, as_json: bool) -> int:
-    """``secret``: variables of trials on machines that are not recorded here."""
+    """``secret``: environment variables of trials on machines; they are not recorded here."""
     asked: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:
@@ -117,7 +117,7 @@ def _conduct(out: Console, folder: Path, secret: Mapping[str, str], *, as_json: 
 
 
 def _command(folder: Path, verb: str) -> str:
-    """What a person writes."""
+    """Return the command that the user would type."""
     local = "" if search_record(folder)["on"] else "--local "
     return f"causeway sweep {verb} {local}{folder.name}"
 
@@ -141,7 +141,7 @@ def _found(folder: Path) -> Found:
 
 
 def show_local(name: str | None, *, everything: bool, watch: bool, page: str | None, as_json: bool) -> int:
-    """Shows a search that is recorded here, or lists all."""
+    """Show a search recorded here, or list all."""
     if name is None:
         return list_local(as_json=as_json)
     folder = find_search(name)
@@ -149,7 +149,7 @@ def show_local(name: str | None, *, everything: bool, watch: bool, page: str | N
 
 
 def list_local(*, as_json: bool) -> int:
-    """All searches that are recorded here."""
+    """List all searches recorded here."""
     found = [_found(folder) for folder in sweep_files.searches_here()]
     if as_json:
         print(json.dumps([{"sweep": each.name, "state": each.state} for each in found]))
@@ -159,7 +159,7 @@ def list_local(*, as_json: bool) -> int:
 
 
 def stop_local(name: str, *, as_json: bool) -> int:
-    """Stops a search that is recorded here, and its trials."""
+    """Stop a search recorded here, and its trials."""
     folder = find_search(name)
     changed = search_record(folder)["state"] == "running"
     if changed and (process := sweep_files.conductor_of(folder)):
@@ -179,7 +179,7 @@ def stop_local(name: str, *, as_json: bool) -> int:
 
 
 def resume_local(name: str, trials: int | None, *, as_json: bool) -> int:
-    """Goes on with a search that is recorded here; ``trials``: up to so many."""
+    """Resume a search recorded here. ``trials``: its new number of trials."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     folder = find_search(name)
     if sweep_files.is_conducted(folder):

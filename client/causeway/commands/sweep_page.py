@@ -1,4 +1,4 @@
-"""The picture of a search in a page that needs nothing else: parallel coordinates, and each trial's curve."""
+"""A self-contained HTML page for a search: parallel coordinates, and the curve of each trial."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ tr { border-bottom: 1px solid #eee }
 
 
 def html(found: Found) -> str:
-    """The page."""
+    """Return the page."""
     best, metric = found.best, escape(found.sweep.metric)
     said = "no trial has reported a number" if best is None else f"best: {found.run(best)}"
     head = escape(f"{found.sweep.goal} {found.sweep.metric}; {found.state}; {said}")
@@ -42,7 +42,7 @@ def html(found: Found) -> str:
 
 
 class Axis:
-    """From values to heights."""
+    """Maps values to heights."""
 
     def __init__(self, name: str, values: Sequence[object], *, logarithmic: bool = False) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Axis:
         self._low, self._high = min(numbers, default=0.0), max(numbers, default=1.0)
 
     def at(self, value: object) -> float:
-        """From 0, at the bottom, to 1."""
+        """Return the height of a value: from 0, at the bottom, to 1."""
         if self._words:
             return (self._words.index(plain(value)) + 0.5) / len(self._words)  # type: ignore[arg-type]
         low, high = self._scale(self._low), self._scale(self._high)
@@ -65,7 +65,7 @@ class Axis:
 
 
 def axes_of(found: Found) -> list[Axis]:
-    """Of each parameter, then of the metric."""
+    """Return the axes: one for each parameter, then the metric."""
     names = dict.fromkeys(name for each in found.trials for name in each.parameters)
     made = []
     for name in names:
@@ -75,7 +75,7 @@ def axes_of(found: Found) -> list[Axis]:
 
 
 def known_of(found: Found) -> dict[int, float]:
-    """Trial → its value, of those that have a finite one."""
+    """Return trial → its value, for trials with a finite one."""
     values = {each.number: found.engine.value(each) for each in found.trials}
     return {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
 
@@ -124,7 +124,7 @@ def _curves(found: Found) -> Iterator[str]:
 
 
 def _in_order(found: Found, known: dict[int, float]) -> list[Trial]:
-    """The best is drawn last, above the others."""
+    """Order trials for drawing: the best last, above the others."""
     ranked = found.ranked()
     return [each for each in reversed(ranked) if each.number in known or each.curve == ()]
 
@@ -147,7 +147,7 @@ def _path(
     kind = "none" if value is None else "best" if best is not None and best.number == trial.number else ""
     good = 0.0 if value is None else metric.at(value)
     good = 1 - good if found.sweep.goal == "minimize" else good
-    # From blue, bad, to red, good.
+    # From blue (bad) to red (good).
     colour = "" if value is None else f' style="stroke: hsl({240 - 240 * good:.0f} 80% 45%)"'
     dots = " ".join(points if len(points) > 1 else [*points, *points])
     return f'<path class="{kind}"{colour} d="M{dots}"><title>{escape(title)}</title></path>'

@@ -1,6 +1,7 @@
-"""The picture of a search in a terminal: parallel coordinates, a column an axis, a line a trial.
+"""Draws a search in a terminal as parallel coordinates: a column for each axis, a line for each trial.
 
-The best nine are drawn by their ranks, the best in bold, others as dots. It is at most 80 columns wide.
+The nine best trials are drawn with their ranks as digits, the best in bold; others as dots. At most 80
+columns wide.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _RANKS = 9
 
 
 def picture(found: Found) -> Iterator[Text]:
-    """Lines; none before two trials have a number."""
+    """Return the lines; empty before two trials have a value."""
     known = known_of(found)
     ranked = [each for each in found.ranked() if each.number in known]
     if len(ranked) < 2:
@@ -58,7 +59,7 @@ def picture(found: Found) -> Iterator[Text]:
 
 
 def _chosen(found: Found) -> Sequence[Axis]:
-    """Those for which there is room: the parameters that matter most, then the metric."""
+    """Choose the axes that fit: the most important parameters, then the metric."""
     *axes, metric = axes_of(found)
     shares = found.summary.get("importance", {})
     first = sorted(axes, key=lambda axis: -shares.get(axis.name, 0.0))[: _WIDTH // _NARROWEST - 1]
@@ -66,12 +67,12 @@ def _chosen(found: Found) -> Sequence[Axis]:
 
 
 def _row(share: float) -> int:
-    """From the top. ``share``: from 0, at the bottom, to 1."""
+    """Return the row, counted from the top, of ``share``: from 0, at the bottom, to 1."""
     return round((1 - share) * (_HEIGHT - 1))
 
 
 def _draw(canvas: list[list[str]], points: Sequence[tuple[int, int]], sign: str) -> None:
-    """A line through points."""
+    """Draw a line through points."""
     for (left, from_row), (right, to_row) in pairwise(points):
         for x in range(left, right + 1):
             canvas[round(from_row + (to_row - from_row) * (x - left) / (right - left))][x] = sign
@@ -82,7 +83,7 @@ def _mark(axis: Axis, which: int) -> str:
 
 
 def _labelled(places: Sequence[int], texts: Sequence[str], apart: int) -> str:
-    """Each text at its place, cut to what there is."""
+    """Place each text at its column, cut to the available width."""
     line = ""
     for place, text in zip(places, texts, strict=True):
         line = set_cell_size(line, place)

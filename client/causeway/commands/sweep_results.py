@@ -1,4 +1,4 @@
-"""What is known of a sweep at one moment: its trials and what each is at."""
+"""What is known about a search at one moment: its trials and their states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from causeway.series import finite
 
 
 def described(job: Job) -> list[str]:
-    """What is searched for, in a few lines."""
+    """Describe the search space in a few lines."""
     sweep = job.sweep
     assert sweep is not None
     rule = sweep.stop.rule
@@ -28,7 +28,7 @@ def described(job: Job) -> list[str]:
 
 
 def word(trial: Trial) -> str:
-    """The state of a trial, for people."""
+    """Return the state of a trial in words."""
     return "stopped early" if trial.state == "paused" else trial.state
 
 
@@ -47,9 +47,10 @@ class Found:
     engine: Engine
     trials: Sequence[Trial]
     summary: Mapping[str, Any]
-    """``counts``, ``importance``, ``notes``: as the conductor has computed them last."""
+    """``counts``, ``importance``, ``notes``: the conductor's last results."""
     again: str = ""
-    """What repeats a trial from its beginning, without the trial's name; empty where nothing does."""
+    """The command that repeats a trial from its beginning, without the trial's name; empty if there is
+    none."""
 
     @property
     def sweep(self) -> Sweep:
@@ -60,17 +61,17 @@ class Found:
         return self.engine.best(self.trials)
 
     def run(self, trial: Trial) -> str:
-        """The name of a trial's run."""
+        """Return the name of a trial's run."""
         return f"{self.name}-{trial.number}"
 
     @property
     def repeats(self) -> str:
-        """The command that trains the best once more; empty before there is one."""
+        """Return the command that repeats the best trial; empty if there is no best trial yet."""
         best = self.best
         return f"{self.again} {self.run(best)}" if self.again and best is not None else ""
 
     def ranked(self) -> list[Trial]:
-        """The best first; those without a number last."""
+        """Return the trials, the best first and those without a value last."""
         sign = 1.0 if self.sweep.goal == "minimize" else -1.0
 
         def rank(trial: Trial) -> tuple[bool, float, int]:
@@ -81,7 +82,7 @@ class Found:
         return sorted(self.trials, key=rank)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         best = self.best
         return {
             "sweep": self.name,

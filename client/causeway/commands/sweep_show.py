@@ -1,4 +1,4 @@
-"""``sweep show``: what a search has found, as a table, as JSON and as a page."""
+"""``sweep show``: shows the results of a search as a table, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EVERY = 10.0
 
 
 def show(look: Callable[[], Found], *, everything: bool, watch: bool, page: str | None, as_json: bool) -> int:
-    """Shows a search. ``watch``: until it is over, or Ctrl-C. ``page``: a file for the picture."""
+    """Show a search. ``watch``: until it is over, or Ctrl-C. ``page``: the file for the HTML page."""
     out = Console(highlight=False, soft_wrap=True)
     found = look()
     if page is not None:

@@ -1,4 +1,4 @@
-"""Tables of the terminal."""
+"""Tables for the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show_table(
     rows: Sequence[Sequence[str | Text]],
     goes_first: Sequence[str] = _GOES_FIRST,
 ) -> None:
-    """Prints a table: on a terminal as wide as that is, elsewhere whole, for who searches it."""
+    """Print a table: on a terminal cut to its width, elsewhere in full, so that it can be searched."""
     out.print(table(out, titles, rows, goes_first), soft_wrap=True)
 
 
@@ -32,11 +32,11 @@ def table(
     rows: Sequence[Sequence[str | Text]],
     goes_first: Sequence[str] = _GOES_FIRST,
 ) -> Text:
-    """Columns below their titles, a row a line. Where ``out`` is too narrow cells are cut, with ``…``, and
-    columns left out; the first stays.
+    """Return a table: titles, then a line for each row. If ``out`` is too narrow, cells are cut with ``…``,
+    and columns are left out except for the first.
 
-    ``rich.table`` measures, wraps and pads each cell on its own: a third of a second for 500 rows, as much as
-    all the rest of ``ps``.
+    ``rich.table`` measures, wraps and pads each cell separately, which takes a third of a second for 500
+    rows, as long as the rest of ``ps``.
     """
     cells = [[each if isinstance(each, Text) else Text(each) for each in row] for row in rows]
     lengths = [[cell_len(each.plain) for each in row] for row in cells]
@@ -60,7 +60,7 @@ def table(
 
 
 def fits_a_line(out: Console, cells: Sequence[str]) -> bool:
-    """Whether columns of one width show all of them."""
+    """Whether columns of equal width show all cells."""
     if any("\n" in each for each in cells):
         return False
     room = _room(out)
@@ -68,14 +68,14 @@ def fits_a_line(out: Console, cells: Sequence[str]) -> bool:
 
 
 def _room(out: Console) -> int | None:
-    """Characters of a line; None if standard output is not a terminal."""
+    """Characters in a line; None if standard output is not a terminal."""
     return out.width if out.is_terminal or "COLUMNS" in os.environ else None
 
 
 def _fitted(
     titles: Sequence[str], needed: Sequence[int], room: int | None, goes_first: Sequence[str]
 ) -> dict[int, int]:
-    """Column → its width, of those that there is room for."""
+    """Return column → its width, for the columns that fit."""
     if room is None:
         return dict(enumerate(needed))
     there = [*range(len(needed))]
@@ -90,7 +90,7 @@ def _fitted(
 
 
 def _cut(widths: dict[int, int], which: Iterable[int], least: int, room: int) -> bool:
-    """Makes the widest columns narrower, down to ``least``; whether that is enough."""
+    """Narrow the widest columns, down to ``least``; return whether that is enough."""
     which = [*which]
     while _total(widths) > room:
         widest = max(which, key=widths.__getitem__, default=None)

@@ -1,4 +1,5 @@
-"""``ui``: MLflow, at a port of this machine for as long as the command runs. ``env``: for notebooks."""
+"""``ui``: forwards MLflow to a port of this machine while the command runs. ``env``: settings for
+notebooks."""
 
 from __future__ import annotations
 
@@ -34,13 +35,15 @@ _HINT = "; pip install 'causeway-client[tracking]'"
 
 
 def ui(run: str | None, group: str | None, port: int, *, browser: bool) -> int:
-    """Until Ctrl-C. CausewayError where the cluster refuses it or has none, InputError for a port in use."""
+    """Forward until Ctrl-C. Raises CausewayError if the cluster refuses it or has no MLflow, InputError if
+    the port is in use."""
     out = Console(highlight=False, soft_wrap=True)
     cluster = Cluster()
     namespace = cluster.namespace(group)
     mlflow = Mlflow(cluster, namespace)
     try:
-        mlflow.call("POST", "experiments/search", {"max_results": 1})  # refused now, not in the browser
+        # a refusal is an error now, not in the browser
+        mlflow.call("POST", "experiments/search", {"max_results": 1})
         _send_left(out, cluster, namespace, mlflow)
         page = mlflow.page_of(run) if run else ""
     except RefusedError as error:
@@ -61,8 +64,8 @@ def ui(run: str | None, group: str | None, port: int, *, browser: bool) -> int:
 
 
 def ui_local(run: str | None, port: int) -> int:
-    """MLflow's own server over what runs of this machine logged, and what is known of them, in place of this
-    process. CausewayError without any, or without MLflow."""
+    """Replace this process by MLflow's server over the records of this machine's runs. Raises CausewayError
+    if there are none, or without MLflow."""
     from causeway import local_recording as recording
 
     own = recording.is_possible()
@@ -75,7 +78,7 @@ def ui_local(run: str | None, port: int) -> int:
             "MLflow has no runs of this machine" + (f": {run}" if run else "") + ("" if own else _HINT)
         )
     words = here.server(database, port, own=own)
-    # Of its jobs none is used, and each would be another process.
+    # None of its job runners is used, and each would be a process.
     os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
     print(f"http://localhost:{port} shows {database} has, of this machine, until Ctrl-C", flush=True)
     try:
@@ -85,7 +88,7 @@ def ui_local(run: str | None, port: int) -> int:
 
 
 def env(group: str | None) -> int:
-    """Prints what MLflow's client reads, for a shell. The token is good for an hour."""
+    """Print the variables that MLflow's client reads, for a shell. The token is valid for an hour."""
     cluster = Cluster()
     namespace = cluster.namespace(group)
     mlflow = Mlflow(cluster, namespace)
@@ -104,7 +107,7 @@ def env(group: str | None) -> int:
 
 
 def _send_left(out: Console, cluster: Cluster, namespace: str, mlflow: Mlflow) -> None:
-    """What runs left in the store while MLflow was away."""
+    """Send what runs left in the store while MLflow was away."""
     try:
         sent = send_left(Store(cluster, namespace).runs, mlflow.server, out.print)
     except (AwayError, CausewayError) as error:
@@ -128,7 +131,7 @@ class _Pages(ThreadingHTTPServer):
 class _Page(Forwarded):
     server: _Pages
     _connection: HTTPConnection | None = None
-    """Kept for a moment while the browser keeps its own."""
+    """Kept open briefly while the browser keeps its own connection."""
     _good_until = 0.0
 
     def do_any(self) -> None:
@@ -150,15 +153,16 @@ class _Page(Forwarded):
         self._good_until = time.monotonic() + _IDLE
 
     def _is_ours(self) -> bool:
-        """Whether it comes from a page of ours, or from a program. What is asked here is asked with the
-        person's rights: other sites' pages must not (and none that calls itself by this address)."""
+        """Whether the request comes from our page or from a program. Requests are made with the user's
+        rights, so other sites' pages must not make them (nor a page that reaches this address by another
+        name)."""
         port = self.server.server_address[1]
         ours = {f"{name}:{port}" for name in ("localhost", "127.0.0.1")}
         origin = self.headers.get("Origin")
         return self.headers.get("Host") in ours and (origin is None or origin.removeprefix("http://") in ours)
 
     def _let_go(self) -> None:
-        """Lets go of the server's end."""
+        """Close the server's end."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

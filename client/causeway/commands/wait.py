@@ -1,4 +1,4 @@
-"""``wait``, and ``run --wait``: until runs have ended, also across lost connections."""
+"""``wait`` and ``run --wait``: wait until runs have ended, also across lost connections."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 
 
 def wait(names: Sequence[str], group: str | None, *, as_json: bool) -> int:
-    """Waits for runs of the cluster; the exit code is 0 if all are done."""
+    """Wait for runs of the cluster; the exit code is 0 if all are done."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     cluster = Cluster()
     return wait_for(out, cluster, cluster.namespace(group), names, as_json=as_json)
 
 
 def wait_for(out: Console, cluster: Cluster, namespace: str, names: Sequence[str], *, as_json: bool) -> int:
-    """Waits for runs, one after the other, as all have to end; the exit code is 0 if all are done.
+    """Wait for runs one after the other, since all have to end; the exit code is 0 if all are done.
 
-    A cluster that does not answer is asked until it does. DetachedError on Ctrl-C.
+    A cluster that does not answer is polled until it does. Raises DetachedError on Ctrl-C.
     """
     ended: list[Run] = []
     try:

@@ -1,4 +1,4 @@
-"""Why a run waits, and until when: its place in the queue, and the autoscaler's word."""
+"""Why a run is waiting, and until when: its place in the queue, and the autoscaler's messages."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ WAITS = ("queued", "starting")
 
 @dataclass(frozen=True)
 class Wait:
-    """What is known of why a run waits."""
+    """What is known about why a run is waiting."""
 
     place: Place | None
-    """None if it is not known, or it waits for its machines alone."""
+    """None if unknown, or if it is only waiting for its machines."""
     quotas: Sequence[str] = ()
-    """What the queues have of the GPUs that it may use."""
+    """Queue quota of the GPUs that it may use."""
     autoscaler: Sequence[str] = field(default=())
     note: str = ""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         return {
             "queue": None if self.place is None else asdict(self.place),
             "quotas": list(self.quotas),
@@ -38,7 +38,7 @@ class Wait:
         }
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Return lines for people."""
         place = self.place
         if place is not None and place.position is not None:
             ahead = "it is first in its queue"
@@ -59,7 +59,7 @@ class Wait:
 
 
 def wait(cluster: Cluster, run: Run) -> Wait:
-    """All that is known. Where the cluster does not say something, that is left out."""
+    """Collect what is known. Sources that do not answer are left out."""
     found, note = availability.read(cluster)
     said = [*_of_requests(cluster, run), *_of_pods(cluster, run)]
     if found is None:
@@ -81,7 +81,7 @@ def wait(cluster: Cluster, run: Run) -> Wait:
 
 
 def _quotas(found: Availability, fits: Sequence[Fit]) -> Iterator[str]:
-    """``titan-x-pascal: 0 of 32 GPUs free in the queues``."""
+    """Format quotas: ``titan-x-pascal: 0 of 32 GPUs free in the queues``."""
     for quota in found.quotas:
         if any(each.workers.gpus.count and availability.may_use(each, quota) for each in fits):
             yield f"{quota.flavor}: {quota.free} of {_gpus(quota.gpus)} of the quota are free"
@@ -93,7 +93,7 @@ def _barred(found: Availability, fits: Sequence[Fit]) -> Iterator[availability.N
 
 
 def _of_pods(cluster: Cluster, run: Run) -> Iterator[str]:
-    """The newest word of the autoscaler to those of its pods that wait."""
+    """Return the autoscaler's latest message about pending pods of the run."""
     pods = {each.name for each in run.workers if each.state == "waiting"}
     if not pods:
         return
@@ -108,7 +108,7 @@ def _of_pods(cluster: Cluster, run: Run) -> Iterator[str]:
 
 
 def _of_requests(cluster: Cluster, run: Run) -> Iterator[str]:
-    """The newest answer to its queue's request for machines."""
+    """Return the latest answer to its queue's request for machines."""
     workload = runs.workload_of(cluster, run)
     if workload is None:
         return
@@ -133,11 +133,11 @@ def _of_requests(cluster: Cluster, run: Run) -> Iterator[str]:
         yield max(said)[1]
 
 
-# -- Before it is submitted -------------------------------------------------------------------------------
+# -- Before submission ------------------------------------------------------------------------------------
 
 
 def before(cluster: Cluster, namespace: str, job: Job, fits: Sequence[Fit]) -> str:
-    """What a run would find, in one line; empty if nothing is known."""
+    """Describe in one line what a run would find; empty if nothing is known."""
     found, _ = availability.read(cluster)
     if found is None or found.note:
         return ""
@@ -147,7 +147,7 @@ def before(cluster: Cluster, namespace: str, job: Job, fits: Sequence[Fit]) -> s
 
 
 def described(seen: Outlook) -> str:
-    """``3 with 24 GPUs are ahead of it; starts by 14:05 UTC``."""
+    """Describe a place: ``3 with 24 GPUs are ahead of it; starts by 14:05 UTC``."""
     parts = []
     if seen.ahead is not None:
         parts.append(
@@ -166,7 +166,7 @@ def _queue(cluster: Cluster, namespace: str) -> str | None:
 
 
 def _value(cluster: Cluster, priority: str | None) -> int | None:
-    """That of a priority class; None if it is not known, which counts all as ahead."""
+    """Return the value of a priority class; None if unknown, which counts everything as ahead."""
     if priority is None:
         return None
     found = _optional(cluster, f"/apis/scheduling.k8s.io/v1/priorityclasses/{priority}")

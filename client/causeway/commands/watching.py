@@ -1,4 +1,4 @@
-"""``ps``, ``why``, ``stop``, ``resume``: runs of the cluster, and their state."""
+"""``ps``, ``why``, ``stop``, ``resume`` for runs of the cluster."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _LEAST = 0.01
 
 
 def ps(group: str | None, search: str | None = None, *, watch: bool, as_json: bool) -> int:
-    """The runs of a namespace, and its searches in a line each; of ``search``, its trials. ``watch``: until
-    Ctrl-C."""
+    """List the runs of a namespace, and its searches, one line each. With ``search``, list its trials.
+    ``watch``: repeat until Ctrl-C."""
     cluster = Cluster()
     namespace = cluster.namespace(group)
     found, counted_ = _listed(cluster, namespace, search)
@@ -69,10 +69,10 @@ def ps(group: str | None, search: str | None = None, *, watch: bool, as_json: bo
 
 
 def _listed(cluster: Cluster, namespace: str, search: str | None) -> tuple[list[Run], list[Trials]]:
-    """Trials of a search, or all other runs, and what there is of trials."""
+    """Return the trials of a search, or all other runs together with a summary of trials."""
     if search:
         return recalled(cluster, runs.runs(cluster, namespace, sweep=search)), []
-    with ThreadPoolExecutor(1) as beside:  # both wait for the API, most of the time
+    with ThreadPoolExecutor(1) as beside:  # both mostly wait for the API
         counts = beside.submit(runs.trials, cluster, namespace)
         return recalled(cluster, runs.runs(cluster, namespace)), counts.result()
 
@@ -84,8 +84,7 @@ def _table(
     saved: Mapping[str, Saved],
     height: int | None = None,
 ) -> RenderableType:
-    """``saved``: run → its last checkpoint. ``height``: how many rows of runs and searches there is room
-    for."""
+    """``saved``: run → its last checkpoint. ``height``: maximum number of rows of runs and searches."""
     now = datetime.now(_UTC)
     rows: list[tuple[str | Text, ...]] = []
     for search in searches:
@@ -105,14 +104,14 @@ def _table(
 
 
 def _saved(saved: Saved | None, run: Run, now: datetime) -> str:
-    """``step-1200, 4m``; empty of a run that is done."""
+    """Format a checkpoint: ``step-1200, 4m``; empty for a run that is done."""
     if saved is None or run.state == "done":
         return ""
     return f"{saved.name}, {format_duration(max(now.timestamp() - saved.at, 0))}"
 
 
 def why(name: str, group: str | None, *, as_json: bool) -> int:
-    """One answer: why a run waits, or why it failed, or failed before."""
+    """Print one answer: why a run is waiting, or why it failed, now or earlier."""
     from causeway.cluster.copying import copying
     from causeway.commands.sweep import name_of_search, why_search
     from causeway.commands.waiting import WAITS, wait
@@ -154,7 +153,8 @@ def why(name: str, group: str | None, *, as_json: bool) -> int:
 
 
 def _moving(moving: Mapping[str, float]) -> Iterator[str]:
-    """``AWS charges $0.12 for its checkpoint if it goes on in rack-a``; nothing of less than a cent."""
+    """Format the costs of moving: ``AWS charges $0.12 for its checkpoint if it goes on in rack-a``; amounts
+    below a cent are left out."""
     by_price: dict[str, list[str]] = {}
     for site, usd in moving.items():
         if usd >= _LEAST:
@@ -164,7 +164,7 @@ def _moving(moving: Mapping[str, float]) -> Iterator[str]:
 
 
 def _failed_before(cluster: Cluster, run: Run) -> dict[str, Any] | None:
-    """The first failure of the last start that had one, where its pods are gone."""
+    """Return the first failure of the latest start that had one, if its pods are gone."""
     from causeway.cluster import leavings
     from causeway.cluster.store import Store
 
@@ -178,13 +178,13 @@ def _failed_before(cluster: Cluster, run: Run) -> dict[str, Any] | None:
 
 
 def stop(names: Sequence[str], group: str | None, *, as_json: bool) -> int:
-    """Take runs out of their queue; they keep their record."""
+    """Take runs out of their queue; they keep their records."""
     return _activate(names, group, active=False, as_json=as_json)
 
 
 def resume(names: Sequence[str], group: str | None, seconds: int | None, *, as_json: bool, yes: bool) -> int:
-    """Put stopped runs back into their queue. Of one that never starts again, submit one that goes on, for
-    ``seconds`` at most."""
+    """Put stopped runs back into their queue. For a run that has ended, submit a new one that continues it,
+    for at most ``seconds``."""
     return _activate(names, group, seconds, active=True, as_json=as_json, yes=yes)
 
 
@@ -197,7 +197,7 @@ def _activate(
     as_json: bool,
     yes: bool = False,
 ) -> int:
-    """All that can be are; the others are said together. CausewayError."""
+    """Change all runs that can be changed. Raises one CausewayError for the others."""
     from causeway.commands import submit
 
     cluster, out = Cluster(), Console(highlight=False)
@@ -233,11 +233,12 @@ def _activate(
 
 
 def _check_it_can_go_on(cluster: Cluster, run: Run, seconds: int | None) -> None:
-    """CausewayError for a run that is done, whose code has expired, or that keeps its time."""
+    """Raise CausewayError for a run that is done, whose code has expired, or whose time limit cannot
+    change."""
     from causeway.cluster.store import Store
 
     if seconds is not None and run.state not in runs.OVER:
-        # Kueue took the time over when the run was submitted.
+        # Kueue copied the time limit when the run was submitted.
         raise CausewayError(f"{run.name} is {run.state}; --time is for runs that timed out or failed")
     if run.state == "done":
         raise CausewayError(f"{run.name} is done; causeway rerun {run.name} starts it from the beginning")
