@@ -1,7 +1,8 @@
-"""In the cluster: conducts a search until it is over. ``python -m causeway.conduct``
+"""Conducts a search in the cluster until it is over: ``python -m causeway.conduct``
 
-It has the rights of the service account ``sweep``, and keeps nothing but in MLflow, so that it may be ended
-at any moment. While a server is away it waits. Exit code 78: the search can't go on, and its record says why.
+It has the permissions of the service account ``sweep``. Its only state is in MLflow, so it may be killed at
+any moment. While a server is away, it waits. Exit code 78: the search cannot continue, and its record has the
+reason.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LONGEST = 120.0
 
 
 def main(environment: dict[str, str]) -> int:
-    """The exit code."""
+    """Conduct the search; return the exit code."""
     namespace, search = environment["CAUSEWAY_NAMESPACE"], environment["CAUSEWAY_SWEEP_RECORD"]
     token: Path = ACCOUNT_FILES / "token"
     server = Server.at(environment["CAUSEWAY_TRACKING_URI"], namespace, token)
@@ -46,7 +47,7 @@ def main(environment: dict[str, str]) -> int:
             say(f"access denied: {error}")
         except (CausewayError, RejectedError) as error:
             return _given_up(server, search, error)
-        # What was being done is begun again, by the record.
+        # The record says what was under way; it is done again.
         time.sleep(wait)
         wait, bench = min(wait * 2, _LONGEST), _bench(server, namespace, search, every)
 
@@ -65,7 +66,7 @@ def _given_up(server: Server, search: str, error: Exception) -> int:
 
 
 def say(text: str) -> None:
-    """A line of its log."""
+    """Print a line to its log."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a run before it starts, as MLflow has it: the same in a cluster and on this machine."""
+"""What MLflow records about a run before it starts: the same in a cluster and on this machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _NOT_RECORDED = ("name", "secrets", "tracking")
 
 
 def parameters_of(job: Job, given: Mapping[str, str]) -> dict[str, str]:
-    """Fields of the job file, and what was filled in. Their names begin so that a program may log its own
-    ``lr``: MLflow refuses a second value."""
+    """Return fields of the job file and values of placeholders as parameters. Their names have a prefix so
+    that a program may log its own ``lr``: MLflow rejects a second value."""
     fields = {name: value for name, value in written(job).items() if name not in _NOT_RECORDED}
     found = {f"job.{name}": text for name, text in flat(fields).items()}
     found |= {f"set.{name}": value for name, value in given.items()}
@@ -21,7 +21,7 @@ def parameters_of(job: Job, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def tags_of(job: Job, source: Source, person: str, ours: Mapping[str, str]) -> dict[str, str]:
-    """``ours``: more of our own, without what their names begin with. Those without a value are left out."""
+    """``ours``: further tags of Causeway, without their prefix. Tags without a value are left out."""
     ours = {
         **ours,
         "person": person,

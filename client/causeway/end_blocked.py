@@ -1,9 +1,8 @@
-"""In the cluster, all the time: stops runs that can't start, and gives their machines back.
+"""Runs in the cluster permanently: stops runs that cannot start, and releases their machines.
 
-``python -m causeway.end_blocked``. A worker whose image or Secret is not there waits for it without end, and
-all workers of its run hold their GPUs meanwhile. After ``PATIENCE`` the run is stopped, with the reason; the
-user fixes the cause and resumes it. Temporary causes, such as a registry that does not answer, are left to
-the queue.
+``python -m causeway.end_blocked``. A worker whose image or Secret is missing would wait for it forever, while
+all workers of its run hold their GPUs. After ``PATIENCE`` the run is stopped, with the reason; the user fixes
+the cause and resumes it. Temporary causes, such as a registry that does not answer, are left to the queue.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PENDING = {"labelSelector": RUN, "fieldSelector": "status.phase=Pending"}
 
 
 class Watch:
-    """Pods that are blocked, and since when."""
+    """Tracks which pods are blocked, and since when."""
 
     def __init__(self, cluster: Cluster, patience: float = PATIENCE) -> None:
         self._cluster = cluster
@@ -37,9 +36,9 @@ class Watch:
         self._since: dict[str, float] = {}
 
     def look(self, now: float) -> list[tuple[str, str, Blocked]]:
-        """Stops the runs that have been blocked for long: (namespace, run, why).
+        """Stop runs that have been blocked for too long; return (namespace, run, reason) of each.
 
-        ``now``: seconds of a clock that does not jump.
+        ``now``: seconds of a monotonic clock.
         """
         found = {each["metadata"]["uid"]: (each, why) for each, why in self._blocked()}
         self._since = {uid: self._since.get(uid, now) for uid in found}
@@ -57,7 +56,7 @@ class Watch:
                 yield pod, why
 
     def _stop(self, namespace: str, name: str, why: Blocked) -> bool:
-        """Whether it was there, and in its queue."""
+        """Stop a run; return whether it existed and was in its queue."""
         path = f"{path_of(namespace)}/{name}"
         run = self._cluster.find(path)
         workload = workload_with(self._cluster, namespace, run["metadata"]["uid"]) if run else None
@@ -70,7 +69,7 @@ class Watch:
 
 
 def main(cluster: Cluster) -> None:
-    """Looks for ever. While the API does not answer, or refuses something, it tries again."""
+    """Run forever. If the API does not answer or refuses a request, it is retried."""
     watch = Watch(cluster)
     while True:
         try:

@@ -1,12 +1,12 @@
-"""What goes wrong, for the person at the keyboard.
+"""Errors, whose text is all that the user sees.
 
 ::
 
     CausewayError            exit code 1
-    ├── InputError           2: the job file, an option or the code can't be used
+    ├── InputError           2: the job file, an option or the code is invalid
     ├── UnreachableError     3: the cluster or the store does not answer
-    ├── DetachedError        130: Ctrl-C; what it says tells whether the run goes on
-    └── DeclinedError        1: the person said no
+    ├── DetachedError        130: Ctrl-C; the text tells whether the run continues
+    └── DeclinedError        1: the user declined
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with what a person wrote."""
+    """One problem in the user's input."""
 
     where: str
     """``job.yaml:7``, or the option: ``--gpus``."""
     field: str
-    """``gpus.model``; empty for the whole."""
+    """``gpus.model``; empty for the whole input."""
     what: str
     hint: str = ""
 
@@ -32,13 +32,13 @@ class Problem:
 
 
 class CausewayError(Exception):
-    """An error whose text is all that a person needs. ``exit_code``: the process's."""
+    """An error whose text is all that a user needs. ``exit_code``: the process's."""
 
     exit_code = 1
 
 
 class InputError(CausewayError):
-    """Everything that is wrong with the input, at once."""
+    """All problems in the input, together."""
 
     exit_code = 2
 
@@ -54,10 +54,10 @@ class UnreachableError(CausewayError):
 
 
 class DetachedError(CausewayError):
-    """The person pressed Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
     exit_code = 130
 
 
 class DeclinedError(CausewayError):
-    """The person was asked and said no."""
+    """The user was asked, and declined."""

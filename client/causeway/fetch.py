@@ -63,12 +63,12 @@ _PAUSE = 2.0
 
 
 def main(folder: Path, environment: Mapping[str, str]) -> int:
-    """The exit code."""
-    # Process 1 of a container ignores signals that it has no handler for.
+    """Bring everything; return the exit code."""
+    # Process 1 of a container ignores signals without a handler.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(runtime.STOPPED))
     for name in ("code", "results", "checkpoints", "logs", "output"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-        # The job writes there, with the uid of its namespace or of its image.
+        # The job writes there with the uid of its namespace or of its image.
         (folder / name).chmod(0o777)
     ship(folder)
     archive = environment.get("CAUSEWAY_ARCHIVE", "")
@@ -82,7 +82,7 @@ def main(folder: Path, environment: Mapping[str, str]) -> int:
             if environment.get("CAUSEWAY_PACKAGES"):
                 _Packages(store, folder, digest, environment).bring()
         _bring_back(store, f"{kept.path.strip('/')}/results/{worker}/", folder / "results")
-        if environment.get("CAUSEWAY_POLICY"):  # an older client has none
+        if environment.get("CAUSEWAY_POLICY"):  # older clients do not set it
             runs = [environment["CAUSEWAY_KEPT"], *json.loads(environment.get("CAUSEWAY_CONTINUES", "[]"))]
             policy = Policy.of(environment["CAUSEWAY_POLICY"])
             volume = environment.get("CAUSEWAY_CHECKPOINTS_VOLUME", "")
@@ -105,7 +105,7 @@ class _GoneError(Exception):
 
 
 class _AwayError(Exception):
-    """The store does not answer, or refuses."""
+    """The store does not answer, or refuses the request."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ class _Bucket:
         import botocore.session
         from botocore.config import Config
 
-        # What is signed for others must hold with any encryption of the bucket, and without a checksum.
+        # A presigned request has to work with any encryption of the bucket, and without a checksum.
         config = Config(signature_version="s3v4", request_checksum_calculation="when_required")
         return botocore.session.Session().create_client("s3", config=config)
 
     def read(self, key: str, out: IO[bytes], take: Callable[[bytes], Any] = len) -> None:
-        """An object into a file, from its beginning. _GoneError, _AwayError."""
+        """Download an object into a file, from its beginning. Raises _GoneError, _AwayError."""
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.parsers import ResponseParserError
 
@@ -133,11 +133,11 @@ class _Bucket:
                 out.write(chunk)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code")
-            # For an object that does not exist, too, S3 may say that access is denied.
+            # S3 may deny access to an object that does not exist, too.
             if code in ("AccessDenied", "NoSuchKey") and not self.has(key, unknown=True):
                 raise _GoneError(f"not in the store any more: s3://{self.name}/{key}") from None
             raise _AwayError(f"the store refuses s3://{self.name}/{key}: {code}") from None
-        # Something else answers in its place, as a proxy does: that error is none of botocore's own family.
+        # Something else answers, such as a proxy; that error is not a subclass of botocore's.
         except (BotoCoreError, ResponseParserError) as error:
             raise _AwayError(f"the store does not answer: {error}") from None
         out.seek(0)
@@ -153,7 +153,7 @@ class _Bucket:
             return unknown
 
     def renew(self, key: str, keep_days: int) -> None:
-        """Keep an object from expiring. What can't be renewed is used all the same."""
+        """Keep an object from expiring. If that fails, the object is used all the same."""
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.parsers import ResponseParserError
 
@@ -161,7 +161,7 @@ class _Bucket:
             renew_object(self.s3, self.name, key, keep_days)
 
     def signed(self, key: str, **headers: str) -> str:
-        """A URL that takes the object from anybody, for an hour."""
+        """Return a URL from which anyone can download the object for an hour."""
         parameters = {"Bucket": self.name, "Key": key, **headers}
         return str(self.s3.generate_presigned_url("put_object", Params=parameters, ExpiresIn=_WAIT))
 
@@ -178,7 +178,8 @@ def _fetch_code(store: _Bucket, key: str, digest: str, target: Path) -> None:
 
 
 def _bring_back(store: _Bucket, prefix: str, target: Path) -> None:
-    """What is below ``prefix``, with the times of the store, so that it is not sent there again."""
+    """Download everything under ``prefix``, with the store's modification times, so that it is not uploaded
+    again."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
     from s3transfer.manager import TransferManager
@@ -205,7 +206,7 @@ def _bring_back(store: _Bucket, prefix: str, target: Path) -> None:
         raise _AwayError(f"the store refuses s3://{store.name}/{prefix}: {error}") from None
     except (BotoCoreError, ResponseParserError) as error:
         raise _AwayError(f"the store does not answer: {error}") from None
-    # The job may have another uid than we.
+    # The job may run under another uid than this process.
     for folder, folders, files in os.walk(target):
         for name in (*folders, *files):
             Path(folder, name).chmod(0o777 if name in folders else 0o666)
@@ -225,10 +226,10 @@ def _resume(storages: Sequence[Storage], policy: Policy, target: Path) -> None:
 
 
 class _Packages:
-    """Packages of a job, in the store by what they depend on.
+    """The packages of a job, stored under a key derived from what they depend on.
 
-    An environment is two objects: an archive, which belongs to who sent it, and a pointer with the archive's
-    digest, which is written once and last.
+    An environment is two objects: an archive, which belongs to the run that uploaded it, and a pointer with
+    the archive's digest, which is written last and only once.
     """
 
     def __init__(self, store: _Bucket, folder: Path, digest: str, environment: Mapping[str, str]) -> None:
@@ -247,7 +248,7 @@ class _Packages:
         self._installs = first and environment.get("CAUSEWAY_INSTALLS") == "true"
 
     def bring(self) -> None:
-        """Unpacks them, or leaves a plan to install them for the next container."""
+        """Unpack the packages, or leave a plan for the next container to install them."""
         shutil.copy(packages.INSTALL, self._folder / "install.py")
         until = time.monotonic() + _WAIT
         while True:
@@ -284,18 +285,18 @@ class _Packages:
                     "a comment to the list to reinstall them"
                 )
             with tarfile.open(fileobj=spool) as tar:
-                # Not "data": the interpreter is a link to that of the image.
+                # Not the filter "data": the interpreter is a link into the image.
                 tar.extractall(target, filter="tar")
 
     def _plan(self, *, replaces: bool) -> None:
-        """``replaces``: there is a pointer, to an archive that is gone."""
+        """``replaces``: the pointer exists, but its archive is gone."""
         uv = self._folder / "bin/uv"
         uv.parent.mkdir(exist_ok=True)
         shutil.copy(packages.find_uv(), uv)
         target = self._folder / "python"
         made = packages.plan(self._wanted, self._name, target, self._image, uv=str(uv), scratch=self._folder)
         archive = f"{self._key}-{time.time_ns():x}.tar.gz"
-        # The first to write it has it (Amazon S3 User Guide, "Conditional writes").
+        # The first writer wins (Amazon S3 User Guide, "Conditional writes").
         once = {} if replaces else {"IfNoneMatch": "*"}
         made["send"] = {
             "name": archive,

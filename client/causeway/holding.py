@@ -1,4 +1,4 @@
-"""The process that holds a run of this machine: who it is, and whether it is that one still."""
+"""The process that holds a run of this machine, and whether it is still the same process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOLDER = "process.json"
 
 
 def note_holder(folder: Path, workers: Sequence[int] = ()) -> None:
-    """Writes down this process and those of its workers."""
+    """Record this process and those of its workers."""
     found = [{"pid": pid, "begun": begun_of(pid)} for pid in (os.getpid(), *workers)]
     new = folder / f"{_HOLDER}.new"
     new.write_text(json.dumps(found) + "\n", encoding="utf-8")
@@ -23,8 +23,8 @@ def note_holder(folder: Path, workers: Sequence[int] = ()) -> None:
 
 
 def ask_to_end(folder: Path) -> bool:
-    """SIGTERM to the process that holds a run; where it was killed, to those that it left. False if there is
-    none of them any more."""
+    """Send SIGTERM to the process that holds a run, or, if it was killed, to the processes that it left.
+    False if none of them exists any more."""
     holder, *workers = _alive(folder) or [None]
     asked = [holder] if holder is not None else workers
     for pid in filter(None, asked):
@@ -34,7 +34,8 @@ def ask_to_end(folder: Path) -> bool:
 
 
 def _alive(folder: Path) -> list[int | None]:
-    """What was written down, in that order; None for one that is gone, or whose number another has now."""
+    """Return the recorded processes in order; None for each that has ended, or whose pid is now used by
+    another process."""
     try:
         found = json.loads((folder / _HOLDER).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # of an older version
@@ -45,13 +46,15 @@ def _alive(folder: Path) -> list[int | None]:
 
 
 def begun_of(pid: int) -> str:
-    """When a process began, in words that no other process of that number shares; empty if there is none.
+    """Return a text that identifies the process among those that ever have this pid; empty if it does not
+    exist.
 
-    On Linux ticks since the machine started (proc_pid_stat(5), field 22), else what ps(1) says.
+    On Linux, its start time in ticks since boot (proc_pid_stat(5), field 22), elsewhere the start time from
+    ps(1).
     """
     if Path("/proc/self/stat").exists():
         try:
-            # The name of the program, in parentheses, may have anything in it.
+            # The name of the program, in parentheses, may contain any character.
             fields = (
                 Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
             )

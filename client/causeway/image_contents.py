@@ -24,7 +24,7 @@ _VERSION = re.compile(
 
 library = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
 library |= {os.path.join(folder, "lib-dynload") for folder in library}
-# Not the first, '', which is the working directory.
+# Skip the first entry, '', which is the working directory.
 folders = [folder for folder in sys.path if folder and os.path.isdir(folder) and folder not in library]
 packages: dict[str, dict[str, Any]] = {}
 for each in metadata.distributions(path=folders):

@@ -51,11 +51,11 @@ _TOLD = 20
 
 
 class InstallError(Exception):
-    """uv's words, by lines."""
+    """Lines of uv's error message."""
 
 
 def install(plan: Mapping[str, Any]) -> None:
-    """Makes the environment ``target``; what is there of it goes away first."""
+    """Create the environment ``target``, replacing an existing one."""
     image, target = plan["image"], plan["target"]
     shutil.rmtree(target, ignore_errors=True)
     _uv(plan, "venv", "--no-project", "--python", image["executable"], target)
@@ -76,7 +76,7 @@ def install(plan: Mapping[str, Any]) -> None:
 
 
 def _versions(packages: str) -> list[str]:
-    """``numpy==2.4.6``, by name."""
+    """Return the versions as sorted lines: ``numpy==2.4.6``."""
     from importlib import metadata
 
     found = metadata.distributions(path=[packages])
@@ -109,7 +109,7 @@ def _uv(plan: Mapping[str, Any], *arguments: str) -> None:
 
 
 def _show(packages: str, each: Mapping[str, Any]) -> None:
-    """One of the image's packages, as uv finds it: PEP 376's folder, and in it no file of the package."""
+    """Show one of the image's packages to uv: its folder as in PEP 376, without any file of the package."""
     folder = "%s-%s.dist-info" % (each["name"].replace("-", "_"), each["version"])
     path = os.path.join(packages, folder)
     os.makedirs(path, exist_ok=True)
@@ -136,8 +136,8 @@ def _hide(packages: str) -> None:
 
 
 def _write_scripts(target: str, folders: list[str]) -> None:
-    """Programs of the image's packages (torchrun, accelerate), started by the environment's Python: by the
-    image's they would not find what was installed."""
+    """Create scripts for the programs of the image's packages (torchrun, accelerate) that start the
+    environment's Python: the image's Python would not find what was installed."""
     from importlib import metadata
 
     python = os.path.join(target, "bin", "python")
@@ -155,7 +155,7 @@ def _write_scripts(target: str, folders: list[str]) -> None:
 
 
 def send(plan: Mapping[str, Any]) -> int:
-    """Keeps the environment in the store for the other workers and the next start; the exit code."""
+    """Upload the environment to the store for other workers and later starts; return the exit code."""
     where, target = plan["send"], plan["target"]
     archive = target + ".tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
@@ -193,7 +193,7 @@ def _put(url: str, body: Any, size: int, **headers: str) -> None:
 
 
 def main(file: str) -> int:
-    # Process 1 of a container ignores signals that it has no handler for. uv ends with it.
+    # Process 1 of a container ignores signals without a handler. uv is killed with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(runtime.STOPPED))
     if not os.path.exists(file):
         return 0

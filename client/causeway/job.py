@@ -53,7 +53,7 @@ def _variable(text: str) -> str:
 
 
 def is_machine(text: str) -> bool:
-    """Whether ssh takes it for a name, and not for an option, or for two words."""
+    """Whether ssh accepts the text as one host name, and not as an option or as two words."""
     return bool(text) and not text.startswith("-") and not any(map(str.isspace, text))
 
 
@@ -64,7 +64,7 @@ def _machine(text: str) -> str:
 
 
 def _machines(value: object) -> object:
-    """``titan-01,titan-02`` as a list."""
+    """Split ``titan-01,titan-02`` into a list."""
     return value.split(",") if isinstance(value, str) else value
 
 
@@ -73,7 +73,8 @@ def _once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _text(value: object) -> object:
-    """Numbers and booleans as the text that a program gets. A file's come as they are written."""
+    """Convert numbers and booleans to the text that a program gets. Values of a file are kept as they are
+    written."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -88,7 +89,7 @@ def _within_a_year(seconds: int) -> int:
 
 
 def tasks_of(array: str) -> list[int]:
-    """The tasks of an array as sbatch writes it: ``1-16``, ``0,4,7``, ``0-30:10``. ValueError."""
+    """Parse an array as sbatch writes it: ``1-16``, ``0,4,7``, ``0-30:10``. Raises ValueError."""
     found: dict[int, None] = {}
     for part in array.split(","):
         match = _TASKS.fullmatch(part.strip())
@@ -265,7 +266,7 @@ def _code(value: Any) -> Any:
 
 
 def joined(value: Any) -> Any:
-    """A list of words as a command; all else as it is."""
+    """Quote a list of words as a command; any other value is returned unchanged."""
     import shlex
 
     if isinstance(value, list) and all(isinstance(word, str | int | float) for word in value):
@@ -359,23 +360,24 @@ class Job(Part):
 
 
 def seeded(job: Job) -> Job:
-    """The job with a seed, drawn if it has none."""
+    """Return the job with a seed, which is drawn if it has none."""
     return job if job.seed is not None else job.model_copy(update={"seed": secrets.randbelow(2**32)})
 
 
 def written(job: Job) -> dict[str, Any]:
-    """The job as a file would have it, defaults left out."""
+    """Return the job as it would be in a file, without defaults."""
     fields: dict[str, Any] = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return fields
 
 
 def timed(job: Job, seconds: int | None) -> Job:
-    """A job with another ``time``; None: its own."""
+    """Return a job with another ``time``; None keeps it."""
     return job if seconds is None else job.model_copy(update={"time": seconds})
 
 
 def flat(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Fields of ``written`` by dotted names: ``{"gpus.model": "v100"}``. Text stays, all else is JSON."""
+    """Flatten the fields of ``written`` to dotted names: ``{"gpus.model": "v100"}``. Text stays text, other
+    values become JSON."""
     found: dict[str, str] = {}
     for name, value in fields.items():
         if isinstance(value, dict):

@@ -1,4 +1,5 @@
-"""Reads a job: a YAML file, options of the command line over it, ``--set`` into its command or its fields."""
+"""Reads a job: a YAML file, overridden by options of the command line, with ``--set`` for its command or its
+fields."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ _FORMS: Mapping[str, type[BaseModel]] = {
 
 @dataclass(frozen=True)
 class LoadedJob:
-    """A job, the folder that its paths are relative to, and what was filled into its command."""
+    """A job, the folder that its paths are relative to, and the values filled into its command."""
 
     job: Job
     folder: Path
@@ -61,7 +62,7 @@ class LoadedJob:
     """Dotted field → where it was written: ``job.yaml:7``, ``--gpus``."""
 
     def placed(self, problem: Problem) -> Problem:
-        """A problem with where its field, or the part that the field is in, was written."""
+        """Return a problem with the place of its field, or of the nearest enclosing field."""
         name = problem.field
         while name and name not in self.places:
             name = name.rpartition(".")[0]
@@ -69,11 +70,11 @@ class LoadedJob:
 
     @property
     def tasks(self) -> list[str]:
-        """Of an array; empty without one."""
+        """Return the tasks of an array; empty if it is not one."""
         return [str(task) for task in tasks_of(self.job.array)] if self.job.array else []
 
     def one_task(self) -> None:
-        """InputError where it is an array of several runs."""
+        """Raise InputError if the job is an array of several runs."""
         if len(self.tasks) > 1:
             what = f"{self.job.array} is several runs, which need a cluster"
             raise InputError([self.placed(Problem("", "array", what, "choose one: --array 1"))])
@@ -87,12 +88,12 @@ def load(
     folder: Path | None = None,
     alone: bool = False,
 ) -> LoadedJob:
-    """The job of a file, or of options alone.
+    """Load the job of a file, or from options alone. Raises InputError with all problems.
 
-    ``options``: field → value, dotted for fields of parts: ``{"gpus": 4, "env.SEED": "1"}``; they win.
-    ``parameters``: name → what takes the place of ``{name}`` in the command; of one that is not in it and is
-    a field, dotted, its value as YAML. ``alone``: one run, whatever its file says of a sweep.
-    Raises InputError with all problems.
+    ``options``: field → value, dotted for nested fields: ``{"gpus": 4, "env.SEED": "1"}``; they override the
+    file. ``parameters``: name → value for ``{name}`` in the command. A name that is not in the command and is
+    a dotted field sets that field, with its value parsed as YAML. ``alone``: load a single run, even if the
+    file defines a sweep.
     """
     values, lines, problems = _read(path) if path else ({}, {}, [])
     folder = path.parent if path else folder or Path()
@@ -127,7 +128,7 @@ def load(
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[Keys, int], list[Problem]]:
-    """The values of a file, the line of each by its keys, and what is wrong with the file's form."""
+    """Return the values of a file, the line of each by its keys, and what is wrong with its syntax."""
     try:
         found = parse(path.read_text(encoding="utf-8"), _is_text)
     except FileNotFoundError:
@@ -151,7 +152,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[Keys, int], list[Problem]]:
 
 
 def _is_text(keys: Keys, tag: str) -> bool:
-    """Whether a value stays as it is written, though it reads as a number, a boolean or nothing."""
+    """Whether a value is kept as text although it looks like a number, a boolean or null."""
     dotted = ".".join(keys)
     if tag == NULL and not _TEXT_OF_NULL.fullmatch(dotted):
         return False
@@ -159,8 +160,8 @@ def _is_text(keys: Keys, tag: str) -> bool:
 
 
 def _put(values: dict[str, Any], keys: Keys, value: Any) -> None:
-    """Sets a field. A part that is written short, ``gpus: 4``, is written out first. A value that is short
-    for a part sets that field of it, and leaves the others: ``--gpus 4`` keeps their model."""
+    """Set a field. A nested field in its short form, ``gpus: 4``, is expanded first. A short value for a
+    nested field sets only that field of it: ``--gpus 4`` keeps the model."""
     *outer, last = keys
     for depth, key in enumerate(outer, 1):
         inner = values.get(key)
@@ -176,7 +177,7 @@ def _put(values: dict[str, Any], keys: Keys, value: Any) -> None:
 
 
 def _short_of(keys: Keys) -> str:
-    """The field that a part is written short as."""
+    """Return the field that the short form of a nested field sets."""
     return _SHORT.get(keys[-1], "count")
 
 
@@ -185,7 +186,7 @@ def _is_field(dotted: str) -> bool:
 
 
 def _commands(values: Mapping[str, Any]) -> dict[str, str]:
-    """Dotted field → command."""
+    """Return dotted field → command."""
     roles = values.get("roles")
     parts = {f"roles.{name}.": part for name, part in roles.items()} if isinstance(roles, dict) else {}
     return {
@@ -196,12 +197,13 @@ def _commands(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _in_commands(values: Mapping[str, Any], name: str) -> bool:
-    """Whether a command has ``{name}`` or ``{--name}``."""
+    """Whether a command contains ``{name}`` or ``{--name}``."""
     return any(name in set().union(*names(command)) for command in _commands(values).values())
 
 
 def _narrow(values: Mapping[str, Any], parameters: dict[str, str], origins: dict[Keys, str]) -> None:
-    """``--set`` of a parameter of the sweep leaves it that value alone, with what the choice brings."""
+    """Apply ``--set`` to a parameter of the sweep: it keeps only that value, with the parameters of that
+    choice."""
     sweep = values.get("sweep")
     space = sweep.get("parameters") if isinstance(sweep, dict) else None
     if not isinstance(space, dict):
@@ -215,7 +217,7 @@ def _narrow(values: Mapping[str, Any], parameters: dict[str, str], origins: dict
 
 
 def _sweep_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Those across fields. What is wrong within a field is the model's to say."""
+    """Return problems between fields of a sweep. Problems within a field are reported by the model."""
     if "sweep" not in values:
         return
     try:
@@ -226,7 +228,8 @@ def _sweep_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _across(job: Job) -> Iterator[Problem]:
-    """What is wrong between fields, beside the model: runs that were submitted before are read by that."""
+    """Return problems between fields. The model does not check them, as it also reads runs that were
+    submitted earlier."""
     memories = {
         f"roles.{name}.memory" if role.memory else "memory": role.memory or job.memory
         for name, role in job.roles.items()
@@ -243,8 +246,8 @@ def _across(job: Job) -> Iterator[Problem]:
 
 
 def check_shared_code(loaded: LoadedJob, *, contained: bool = False) -> None:
-    """InputError for a folder of checkpoints that is not for workers which share the folder of the code, as
-    they do without a cluster. ``contained``: they have another root."""
+    """Raise InputError if the checkpoint path does not suit workers that share the code folder, as they do
+    without a cluster. ``contained``: they run in a container, with another root."""
     job, path = loaded.job, loaded.job.checkpoints.path or "."
     count = sum(role.count for role in job.roles.values()) or job.nodes
     what = ""
@@ -261,8 +264,8 @@ def check_shared_code(loaded: LoadedJob, *, contained: bool = False) -> None:
 
 
 def _given(text: str, keys: Keys) -> Any:
-    """A value of ``--set`` as it would be in the file; text that is not YAML is itself. So is what is meant
-    as text, unless it is quoted. InputError."""
+    """Parse a value of ``--set`` as if it were in the file. Text that is not YAML is kept, as is text for a
+    text field, unless it is quoted. Raises InputError."""
     dotted = ".".join(keys)
     try:
         node = compose(text)
@@ -284,19 +287,19 @@ def _given(text: str, keys: Keys) -> Any:
 
 
 def _label_of(folder: Path) -> str:
-    """A folder's name as a job's: ``My_Model`` → ``my-model``."""
+    """Turn a folder's name into a job name: ``My_Model`` → ``my-model``."""
     text = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-")[:40].strip("-")
     return text if LABEL.fullmatch(text) else "run"
 
 
 def _problems(error: ValidationError) -> Iterator[Problem]:
-    """Fields have no place yet."""
+    """Yield the problems of a validation error, without places."""
     seen = set()
     for each in error.errors(include_url=False):
         branches = len(each["loc"]) > 1 and each["type"] in ("literal_error", "bool_type")
         keys = tuple(str(part) for part in each["loc"] if not _BRANCHES.fullmatch(str(part)))
         if branches and keys == ("code",):
-            continue  # the other branch of `code` says what is wrong
+            continue  # the other variant of `code` reports the problem
         what, hint = _what(each, keys), ""
         if each["type"] == "extra_forbidden":
             hint = _near(keys, _FORMS.get(str(each["loc"][-2])) if keys[1:] else None)
@@ -343,7 +346,7 @@ _FORMS_OF: Mapping[tuple[Keys, str], str] = {
 
 
 def _what(each: ErrorDetails, keys: Keys) -> str:
-    """What is wrong, in our words."""
+    """Describe what is wrong in our own words."""
     kind, value = each["type"], each["input"]
     if kind in ("extra_forbidden", "missing"):
         return "unknown field" if kind == "extra_forbidden" else "is missing"
@@ -373,7 +376,7 @@ def _where(
 
 
 def _near(keys: Keys, form: type[BaseModel] | None) -> str:
-    """A hint for an unknown field: one of that part, or form of a parameter, that reads nearly the same."""
+    """Suggest a similar field, or form of a parameter, for an unknown field."""
     part: type[BaseModel] = form or Job
     for key in keys[:-1] if form is None else ():
         info = next((f for name, f in part.model_fields.items() if (f.alias or name) == key), None)
@@ -399,7 +402,8 @@ def _order(problem: Problem) -> tuple[str, int]:
 
 
 def _filled(loaded: LoadedJob, parameters: Mapping[str, str], *, alone: bool) -> LoadedJob:
-    """The job with ``{name}`` of its commands replaced. InputError where a value is missing, or its place."""
+    """Replace ``{name}`` in the job's commands. Raises InputError if a value or its placeholder is
+    missing."""
     job = loaded.job
     commands = {
         "run": job.run,
@@ -418,7 +422,7 @@ def _filled(loaded: LoadedJob, parameters: Mapping[str, str], *, alone: bool) ->
         for name in parameters
         if name not in known
     ]
-    # Of a sweep each name was looked at with its parameters.
+    # For a sweep, placeholders were checked together with the parameters.
     missing = (
         {} if sweep else {dotted: expected(command) - {*parameters} for dotted, command in commands.items()}
     )
@@ -440,7 +444,8 @@ def _filled(loaded: LoadedJob, parameters: Mapping[str, str], *, alone: bool) ->
 
 
 def of_trial(job: Job, parameters: Parameters) -> Job:
-    """The job of one trial of its sweep: with its parameters in the commands, and no sweep."""
+    """Return the job of one trial of its sweep: with its parameters in the commands, and without the
+    sweep."""
     return _with_commands(job, texts(parameters)).model_copy(update={"sweep": None})
 
 

@@ -39,7 +39,7 @@ for _tag, _pattern, _first in (
 
 @dataclass(frozen=True)
 class Fault:
-    """What YAML allows, and a job file does not."""
+    """Something that YAML allows, but a job file does not."""
 
     keys: Keys
     line: int
@@ -49,7 +49,7 @@ class Fault:
 
 @dataclass
 class Values:
-    """A text's values, and all that is wrong with their form."""
+    """The values of a text, and all problems with their syntax."""
 
     value: Any = None
     lines: dict[Keys, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ IsText: TypeAlias = Callable[[Keys, str], bool]
 
 
 def parse(text: str, is_text: IsText, keys: Keys = ()) -> Values:
-    """The values of a text. ``keys``: where they belong in a job. Raises YAMLError for what is not YAML."""
+    """Parse a text. ``keys``: where it belongs in a job. Raises YAMLError if it is not YAML."""
     found = Values()
     try:
         root = compose(text)
@@ -73,7 +73,7 @@ def parse(text: str, is_text: IsText, keys: Keys = ()) -> Values:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """None for nothing. Raises YAMLError."""
+    """Compose the nodes of a text; None if it is empty. Raises YAMLError."""
     node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     return node
 
@@ -84,7 +84,7 @@ class _Reader:
         self._is_text = is_text
 
     def value(self, node: yaml.Node, keys: Keys, around: frozenset[int]) -> Any:
-        """``around``: the nodes that this one is in."""
+        """``around``: the nodes that contain this one."""
         if id(node) in around:
             return self._fault(node, keys, "contains itself")
         around |= {id(node)}
@@ -140,7 +140,7 @@ class _Reader:
             if node.tag == _FLOAT:
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
-            return text  # the field reports that it is not a number
+            return text  # validation of the field reports that it is not a number
         return None if node.tag == NULL else text.lower() == "true"
 
     def _fault(self, node: yaml.Node, keys: Keys, what: str) -> None:

@@ -65,10 +65,10 @@ _SETTLED = 10.0
 
 
 class Keeper:
-    """One worker's."""
+    """Copies the files of one worker."""
 
     def __init__(self, folder: Path, s3: Any, bucket: str, logs: str, results: str) -> None:
-        """``logs``, ``results``: what keys begin with; ``results`` without a slash at the end."""
+        """``logs``, ``results``: prefixes of keys; ``results`` has no trailing slash."""
         self._folder = folder
         self._s3 = s3
         self._bucket = bucket
@@ -79,7 +79,7 @@ class Keeper:
         """Path → size and time of what is in the store."""
 
     def _know(self) -> None:
-        """Looks at what is in the store: results that an earlier start left, and that were brought here."""
+        """List the store: results of an earlier start were restored from it."""
         root = self._folder / "results"
         pages = self._s3.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=f"{self._results}/"
@@ -93,10 +93,10 @@ class Keeper:
         self._known = True
 
     def copy(self, last: bool) -> None:
-        """Sends what is new. ``last``: results that were just written, too.
+        """Upload what is new. ``last``: include results that were just written.
 
-        A file that can't be read or sent does not keep others from it; the first such error is raised at the
-        end.
+        A file that cannot be read or uploaded does not affect the others; the first such error is raised at
+        the end.
         """
         if not self._known:
             self._know()
@@ -107,7 +107,7 @@ class Keeper:
             raise problems[0]
 
     def _problem(self, path: Path, key: str, done: bool) -> Exception | None:
-        """Sends a file, and takes it away if it is ``done`` with. Gives what kept it from that."""
+        """Upload a file, and remove it if it is ``done``. Returns the error, if any."""
         try:
             self._send(path, key)
             if done:
@@ -152,7 +152,7 @@ class Keeper:
 
 
 def main(folder: Path, environment: dict[str, str], stopped: threading.Event) -> int:
-    """Runs until it is asked to stop and all is sent, or it is killed. The exit code is 0."""
+    """Run until asked to stop and everything is uploaded, or until killed. The exit code is 0."""
     import botocore.session
 
     kept = urlsplit(environment["CAUSEWAY_KEPT"])
@@ -168,7 +168,7 @@ def main(folder: Path, environment: dict[str, str], stopped: threading.Event) ->
         f"{run}/results/{worker}",
     )
     series = partial(_send, Sender(Bucket(s3, kept.netloc, f"{run}/")), folder, worker, start)
-    # Each by itself: much of one does not hold up the others.
+    # Each in its own thread, so that a large file does not delay the others.
     threads = [
         threading.Thread(target=_follow, args=(folder, stopped, keeper.copy)),
         threading.Thread(target=_follow, args=(folder, stopped, series, EVERY_SERIES)),
@@ -180,7 +180,8 @@ def main(folder: Path, environment: dict[str, str], stopped: threading.Event) ->
         tracked = Tracked(record, worker, environment, folder, *stores)
         tracked.begin()
     saving: threading.Thread | None = None
-    policy = Policy.of(environment.get("CAUSEWAY_POLICY") or Policy(()).text())  # of an older client: none
+    # an older client does not set it
+    policy = Policy.of(environment.get("CAUSEWAY_POLICY") or Policy(()).text())
     if worker in policy.workers:
         volume = environment.get("CAUSEWAY_CHECKPOINTS_VOLUME", "")
         storage = storage_of(s3, environment["CAUSEWAY_KEPT"], volume)
@@ -209,7 +210,8 @@ def _send(sender: Sender, folder: Path, worker: str, start: str, last: bool) -> 
 
 
 def _record(environment: dict[str, str]) -> Record | None:
-    """What MLflow has of the run; None for nothing. One that a newer client wrote may not be understood."""
+    """Return what MLflow knows about the run; None if nothing, or if a newer client wrote it in an unknown
+    form."""
     text = environment.get("CAUSEWAY_TRACKING")
     try:
         return Record.of(text) if text else None
@@ -222,7 +224,7 @@ def _record(environment: dict[str, str]) -> Record | None:
 
 
 class _Saving:
-    """Copies checkpoints, and says the last one: to MLflow, and in a line for ``causeway ps``."""
+    """Copies checkpoints and reports the last one: to MLflow, and in a line for ``causeway ps``."""
 
     def __init__(self, saver: Saver, output: Path, tracked: Tracked | None) -> None:
         self._saver = saver
@@ -244,7 +246,7 @@ class _Saving:
 
 
 def _track(tracked: Tracked, saving: threading.Thread | None, last: bool) -> None:
-    """The last word is after the last checkpoint, unless that takes long."""
+    """Track the run. The last report follows the last checkpoint, unless that takes long."""
     if last and saving is not None:
         saving.join(_CHECKPOINT)
     tracked.copy(last)
@@ -253,8 +255,8 @@ def _track(tracked: Tracked, saving: threading.Thread | None, last: bool) -> Non
 def _follow(
     folder: Path, stopped: threading.Event, copy: Callable[[bool], None], every: float = EVERY
 ) -> None:
-    """Copies all the time, and once more when the job's container has ended, until that has worked. What
-    failed is tried again soon, however long ``every`` is."""
+    """Copy repeatedly, and after the job's container has ended until it has succeeded. A failure is retried
+    soon, however long ``every`` is."""
     said, at, due = "", 0.0, time.monotonic() + every
     while True:
         last = _wait(folder, stopped, due)
@@ -271,17 +273,17 @@ def _follow(
             if str(problem) != said or time.monotonic() - at > _AGAIN:
                 said, at = str(problem), time.monotonic()
                 print(f"{NOT_COPIED}{said}", file=sys.stderr, flush=True)
-        # After the end it goes on trying until the kubelet's patience ends.
+        # After the end, retry until the kubelet kills us.
         due = time.monotonic() + (2 if last else pause)
         if last:
             time.sleep(2)
 
 
 def _wait(folder: Path, stopped: threading.Event, until: float) -> bool:
-    """Whether the job's container has ended.
+    """Wait; return whether the job's container has ended.
 
-    A program may be over before we listen for signals, and as process 1 of a container we never see one that
-    came before (pid_namespaces(7)): so what the runtime wrote down counts, too.
+    A program may end before our signal handlers are installed, and process 1 of a container never receives a
+    signal from before that (pid_namespaces(7)). So the end that the runtime recorded counts, too.
     """
     ended = folder / "output/ended.json"
     while time.monotonic() < until:

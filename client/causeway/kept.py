@@ -1,4 +1,4 @@
-"""The checkpoints of a run as the store has them, for people."""
+"""The checkpoints of a run in the store, formatted for people."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _RATE = 100e6
 
 @dataclass(frozen=True)
 class Row:
-    """A checkpoint as the store has it, whole or not."""
+    """A checkpoint in the store, complete or not."""
 
     name: str
     step: int
     size: int
-    """Bytes of all its parts."""
+    """Total size of its parts in bytes."""
     part_size: int
-    """Bytes of the largest part: what one worker copies."""
+    """Size in bytes of the largest part, which one worker copies."""
     written: float
     """Seconds since the epoch."""
     site: str
-    """Where its first worker ran; empty where that is not known."""
+    """The site where its first worker ran; empty if unknown."""
     state: str
-    """``newest``, ``best``, ``kept``; ``1 of 2 parts`` of one that is not whole."""
+    """``newest``, ``best``, ``kept``; ``1 of 2 parts`` if it is incomplete."""
     start: int
-    """Of the run, from 1: each restart is another one."""
+    """Start of the run that wrote it, counted from 1; each restart is a start."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         return {
             "name": self.name, "step": self.step, "bytes": self.size, "written": self.written,
             "site": self.site, "state": self.state, "start": self.start,
@@ -40,7 +40,7 @@ class Row:
 
 
 def rows(parts: Sequence[Part], policy: Policy) -> list[Row]:
-    """Whole ones, and those of which parts are missing; the newest first."""
+    """Return complete checkpoints and those with missing parts, the newest first."""
     complete = whole(parts, policy.workers)
     best = next((each for each in kept(complete, policy) if each not in complete[: policy.keep]), None)
     found = [
@@ -78,10 +78,10 @@ def _row(parts: Sequence[Part], state: str) -> Row:
 
 
 def copy_seconds(size: int, seconds: float = 0.0) -> float:
-    """How long a worker copies a checkpoint of ``size`` bytes: as long as it took, else a guess."""
+    """Estimate how long a worker copies ``size`` bytes: as long as measured, else by a typical rate."""
     return seconds or size / _RATE
 
 
 def newest(parts: Sequence[Part], policy: Policy) -> Row | None:
-    """The one that the run would resume from; None for none."""
+    """Return the checkpoint that the run would resume from; None if there is none."""
     return next((each for each in rows(parts, policy) if not each.state.endswith("parts")), None)

@@ -1,4 +1,4 @@
-"""Which launcher starts the processes of a worker, and the command that it makes of the job's."""
+"""Chooses the launcher that starts the processes of a worker, and builds its command from the job's."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _STARTS_PROCESSES = re.compile(
 
 @dataclass(frozen=True)
 class Launch:
-    """How the workers of a role start."""
+    """How the workers of a role are started."""
 
     launcher: Launcher
     script: str
-    """Shell; ``$CAUSEWAY_RANK``, ``$MASTER_ADDR`` and ``$MASTER_PORT`` are set where it runs."""
+    """A shell script; ``$CAUSEWAY_RANK``, ``$MASTER_ADDR`` and ``$MASTER_PORT`` are set where it runs."""
     why: str = ""
-    """What it starts, and why so; empty where there is one process and could be no other."""
+    """What it starts, and why; empty if there is only one process, and no other choice."""
     note: str = ""
-    """What a person should know about the choice."""
+    """What the user should know about the choice."""
 
 
 def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str | None = "torchrun") -> Launch:
-    """The launch of one role.
+    """Choose the launcher of one role.
 
-    ``gpus``: of one worker, and so the processes of ``torchrun`` (one without GPUs). ``image_launcher``: what
-    the image is for; None if unknown. InputError where ``torchrun`` was asked for and the command is
-    not a Python program.
+    ``gpus``: number of GPUs of a worker, which is the number of ``torchrun``'s processes (one without GPUs).
+    ``image_launcher``: the framework of the image; None if unknown. Raises InputError if ``torchrun`` was
+    requested and the command is not a Python program.
     """
     processes = max(gpus, 1)
     if asked == "tensorflow":
@@ -72,7 +72,8 @@ def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str |
 
 
 def under_torchrun(run: str, *, processes: int, nodes: int) -> str | None:
-    """The command with its last line, ``python …``, under torchrun. None where the last line is another."""
+    """Return the command with its last line, ``python …``, run by torchrun. None if the last line is not of
+    that form."""
     lines = run.rstrip().split("\n")
     start = len(lines) - 1
     while start > 0 and lines[start - 1].endswith("\\"):
@@ -80,10 +81,10 @@ def under_torchrun(run: str, *, processes: int, nodes: int) -> str | None:
     match = _PYTHON.fullmatch("\n".join(lines[start:]))
     if match is None:
         return None
-    # A shell's operators: what torchrun should start is then a part of the line only.
+    # Shell operators: only a part of the line should run under torchrun.
     if re.search(r"[|;&]|\$\(|`", re.sub(r"'[^']*'|\"[^\"]*\"|\d?>&\d", "", match["arguments"])):
         return None
-    # With underscores, which torchrun took alone before 2.0, and takes still.
+    # With underscores: before 2.0 torchrun accepted only these, and it still does.
     where = (
         "--standalone"
         if nodes == 1
@@ -91,7 +92,7 @@ def under_torchrun(run: str, *, processes: int, nodes: int) -> str | None:
         " --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT"
     )
     flags = match["flags"] or ""
-    # torchrun starts `python -u` itself; other flags are for the program's own interpreter.
+    # torchrun adds `python -u` itself; other flags have to reach the program's interpreter.
     kept = f"--no_python {match['python']} {flags}" if flags.replace("-u", "").strip() else ""
     program = re.sub(r"-m\s+", "-m ", match["program"])
     launched = (

@@ -49,13 +49,13 @@ class Ended:
     """``done``, ``failed``, ``stopped`` or ``timed-out``."""
     seconds: float
     resumable: bool
-    """Whether a checkpoint was kept."""
+    """Whether a checkpoint was saved."""
     first: Mapping[str, Any] | None = None
-    """Of the worker that failed first, as ``runtime.py`` wrote it down."""
+    """The runtime's record of the worker that failed first."""
 
 
 def new_folder(name: str, root: Path | None = None) -> Path:
-    """The folder of a new run, ``<name>-<number>``, created by no other process."""
+    """Create the folder of a new run, ``<name>-<number>``, which no other process has created."""
     root = root or runs_root()
     root.mkdir(parents=True, exist_ok=True)
     remove_old_code(root)
@@ -63,7 +63,7 @@ def new_folder(name: str, root: Path | None = None) -> Path:
     while True:
         folder = root / f"{name}-{number}"
         try:
-            folder.mkdir(mode=0o700)  # its record has the variables of the job, tokens among them
+            folder.mkdir(mode=0o700)  # its record has the job's variables, possibly tokens
         except FileExistsError:
             number += 1
         else:
@@ -71,16 +71,15 @@ def new_folder(name: str, root: Path | None = None) -> Path:
 
 
 def runs_root() -> Path:
-    """Where runs of this machine are."""
+    """The folder of this machine's runs."""
     return user_data_path("causeway") / "runs"
 
 
 def remove_old_code(root: Path) -> None:
-    """Removes copies of code of runs that have ended: not of the newest 50, nor of those that ran within 14
-    days.
+    """Remove code of runs that have ended, except for the newest 50 and those that ran within 14 days.
 
-    The working folder of a run is deleted: each start creates it again. The archive is deleted with a run
-    that is done, which never starts again. Results, output, checkpoints and the record stay.
+    The working folder of a run is deleted, since each start creates it again. The archive is deleted if the
+    run is done, since it never starts again. Results, output, checkpoints and the record stay.
     """
     now = time.time()
     for folder in runs_here(root)[_NEWEST:]:
@@ -106,8 +105,7 @@ def submit_here(
     parameters: Mapping[str, str],
     exactly: Sequence[str] = (),
 ) -> None:
-    """Writes a run down in its folder: its job and its code. ``exactly``: versions of packages, if they are
-    given."""
+    """Record a run in its folder: its job and its code. ``exactly``: package versions, if they are given."""
     if archive is not None:
         with (folder / _ARCHIVE).open("wb") as copy:
             shutil.copyfileobj(archive, copy)
@@ -117,7 +115,7 @@ def submit_here(
 
 
 def find_here(name: str, root: Path | None = None) -> tuple[Path, Job]:
-    """The folder and the job of a run of this machine. CausewayError."""
+    """Return the folder and the job of a run of this machine. Raises CausewayError."""
     folder = (root or runs_root()) / name
     try:
         record = record_of(folder)
@@ -127,7 +125,7 @@ def find_here(name: str, root: Path | None = None) -> tuple[Path, Job]:
 
 
 def runs_here(root: Path | None = None) -> list[Path]:
-    """The folders of all runs of this machine, the newest first."""
+    """Return the folders of all runs of this machine, the newest first."""
     found = (root or runs_root()).glob(f"*/{_RECORD}")
     return [
         path.parent
@@ -136,8 +134,8 @@ def runs_here(root: Path | None = None) -> list[Path]:
 
 
 def record_of(folder: Path) -> dict[str, Any]:
-    """``run``, ``job``, ``code``, ``parameters``, ``started``; ``packages`` that were installed; once it has
-    ended, ``ended``: ``state``, ``at``, ``seconds``."""
+    """Return the record of a run: ``run``, ``job``, ``code``, ``parameters``, ``started``; ``packages`` that
+    were installed; after its end, ``ended``: ``state``, ``at``, ``seconds``."""
     record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
     return record
 
@@ -161,7 +159,7 @@ def is_running(folder: Path) -> bool:
 
 
 def unpack_here(folder: Path, target: Path) -> None:
-    """The code of a run of this machine, as it was submitted."""
+    """Unpack the code of a run of this machine as it was submitted."""
     digest = record_of(folder)["code"]
     if not digest:
         target.mkdir()
@@ -171,12 +169,12 @@ def unpack_here(folder: Path, target: Path) -> None:
 
 
 def archive_of(folder: Path) -> Path:
-    """Of a run's code."""
+    """The archive of a run's code."""
     return folder / _ARCHIVE
 
 
 def code_of(folder: Path) -> IO[bytes]:
-    """The archive of a run's code, opened. CausewayError where it was removed."""
+    """Open the archive of a run's code. Raises CausewayError if it was removed."""
     try:
         return archive_of(folder).open("rb")
     except FileNotFoundError:
@@ -187,13 +185,13 @@ def code_of(folder: Path) -> IO[bytes]:
 
 
 def state_here(folder: Path, record: Mapping[str, Any]) -> str:
-    """``running``, ``stopped``, or how it ended."""
+    """Return ``running``, ``stopped``, or how it ended."""
     return str(record.get("ended", {}).get("state") or ("running" if is_running(folder) else "stopped"))
 
 
 def run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT) -> Ended:
-    """Runs all workers of a run as processes of this machine until the run ends: from its newest whole
-    checkpoint, if there is one.
+    """Run all workers of a run as processes of this machine until the run ends. It resumes from its newest
+    complete checkpoint, if there is one.
 
     Ctrl-C and SIGTERM stop it, as `causeway stop` does in a cluster: SIGTERM, ``grace``, SIGKILL.
     """
@@ -216,7 +214,7 @@ def _run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT, 
     for name in ("results", "workers"):
         (folder / name).mkdir(exist_ok=True)
     record = record_of(folder)
-    # As it was submitted, whatever an earlier start has made of it.
+    # Restore the submitted code, whatever an earlier start has changed.
     shutil.rmtree(folders["CODE"], ignore_errors=True)
     unpack_here(folder, folders["CODE"])
     ship(folder)
@@ -231,7 +229,7 @@ def _run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT, 
         _write_record(folder, {**record, "packages": packages.installed(python)})
     policy = policy_of(job, workers)
     places = [Place(folder, each.role, rank) for each in workers for rank in range(each.count)]
-    # What all of them left, before any of them looks for a whole one.
+    # Save what all of them left before any of them looks for a complete checkpoint.
     for place in places:
         place.save_left(policy)
     for place in places:
@@ -269,7 +267,7 @@ def _run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT, 
 
 
 def _hosts(workers: Sequence[Workers]) -> dict[str, list[str]]:
-    """An address for each worker: ports that are free now, all different."""
+    """Return an address for each worker, with different ports that are free now."""
     with contextlib.ExitStack() as stack:
 
         def free() -> int:
@@ -282,17 +280,18 @@ def _hosts(workers: Sequence[Workers]) -> dict[str, list[str]]:
 
 
 def first_failed(folder: Path) -> Mapping[str, Any] | None:
-    """What the worker that failed first left, of a run in this folder."""
+    """Return the runtime's record of the worker that failed first, for the run in this folder."""
     statuses = [json.loads(path.read_text(encoding="utf-8")) for path in (folder / "workers").glob("*.json")]
     failed = [status for status in statuses if status["exit"] not in (0, runtime.STOPPED)]
     return min(failed, key=lambda status: status["at"], default=None)
 
 
 class _Processes:
-    """The workers' processes, and their output."""
+    """The workers' processes and their output."""
 
     def __init__(self, grace: int, lock: int) -> None:
-        """``lock``: a file that workers hold open, too: who was killed may have left some."""
+        """``lock``: a file that workers keep open as well, so that workers left by a killed process still
+        hold it."""
         self._lock = lock
         self._grace = grace
         self._running: dict[subprocess.Popen[bytes], tuple[str, int]] = {}
@@ -308,7 +307,7 @@ class _Processes:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=[self._lock],
-            # Ctrl-C reaches us alone: who is asked to stop, and when, is decided here.
+            # Ctrl-C reaches only this process, which decides whom to stop, and when.
             start_new_session=True,
         )
         self._running[process] = (place.role, place.rank)
@@ -322,7 +321,7 @@ class _Processes:
         return [process.pid for process in self._running]
 
     def follow(self, decides: str, seconds: int, show: _PRINT) -> str:
-        """Copies output until all have ended; returns the state of the run."""
+        """Copy output until all workers have ended; return the state of the run."""
         state = ""
         deadline = time.monotonic() + seconds
         with self._interrupts() as interrupts:
@@ -348,11 +347,11 @@ class _Processes:
         return state
 
     def kill(self) -> None:
-        """Ends what still runs, at once: a runtime that is asked twice kills its command."""
+        """Kill what is still running: a runtime that is asked twice kills its command."""
         for process in self._running:
             for _ in range(2):
                 process.terminate()
-                time.sleep(0.05)  # two signals at once are one
+                time.sleep(0.05)  # two signals in quick succession are merged into one
 
     def _ask_to_stop(self) -> None:
         self._stop_at = time.monotonic() + self._grace
@@ -382,7 +381,7 @@ class _Processes:
 
     @contextlib.contextmanager
     def _interrupts(self) -> Iterator[list[int]]:
-        """Signals that ask to stop, as they come."""
+        """Yield a queue of the signals that ask to stop, as they arrive."""
         seen: list[int] = []
 
         def note(number: int, _frame: FrameType | None) -> None:

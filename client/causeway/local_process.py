@@ -1,7 +1,6 @@
-"""A run of this machine in a process of its own, which outlives the one that began it: a trial of a search, a
-notebook.
+"""Runs a run of this machine in a separate process that outlives its parent: a trial of a search, a notebook.
 
-``python -m causeway.local_process FOLDER``. Asked to end (SIGTERM) it stops the run, which may be resumed.
+``python -m causeway.local_process FOLDER``. On SIGTERM it stops the run, which may be resumed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ PID = "pid"
 
 
 def launch(folder: Path) -> subprocess.Popen[bytes]:
-    """Starts the process of a run that was submitted."""
+    """Start the process of a run that was submitted."""
     with (folder / "output.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", __name__, str(folder)],
@@ -30,9 +29,9 @@ def launch(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def main(folder: Path) -> int:
-    """The exit code."""
+    """Run it; return the exit code."""
     _, job = find_here(folder.name, folder.parent)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # before and after it is the run's to take
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # outside of it, the run handles the signal
     (folder / PID).write_text(str(os.getpid()), encoding="ascii")
     try:
         ended = run_here(job, workers_of(job), folder, lambda _, line: print(line, flush=True))

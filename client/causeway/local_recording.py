@@ -50,27 +50,27 @@ _INSTALL = "pip install 'causeway-client[tracking]'"
 
 
 def is_possible() -> bool:
-    """Whether this Python has MLflow with what its databases need; ``mlflow-skinny`` has not."""
+    """Whether this Python has MLflow with what its databases need; ``mlflow-skinny`` does not."""
     return all(importlib.util.find_spec(name) for name in ("mlflow", "sqlalchemy", "alembic"))
 
 
 def note_source(folder: Path, code: Path) -> None:
-    """Keeps the commit of a run's code, and what was changed since, for its record. ``code``: the folder that
-    it was taken from."""
+    """Save the commit of a run's code and the changes since, for its record. ``code``: the folder that it was
+    taken from."""
     with suppress(OSError):
         if is_possible():
             write_json(folder / _SOURCE, asdict(source_of(code)))
 
 
 def copy_source(before: Path, folder: Path) -> None:
-    """That of another run with the same code."""
+    """Copy the source of another run with the same code."""
     with suppress(OSError):
         shutil.copyfile(before / _SOURCE, folder / _SOURCE)
 
 
 def begin(job: Job, folder: Path, say: Callable[[str], None]) -> None:
-    """Records a run that has ended, beside what this program does next, and goes on if this program ends.
-    Nothing for who has an MLflow of their own. Without MLflow here, that is said once."""
+    """Start recording a run that has ended, in a process that continues if this program ends. Does nothing if
+    the user has an MLflow of their own. If MLflow is not installed, that is reported once."""
     if not job.tracking.record or "MLFLOW_TRACKING_URI" in {**os.environ, **job.env}:
         return
     if not is_possible():
@@ -89,7 +89,8 @@ def begin(job: Job, folder: Path, say: Callable[[str], None]) -> None:
 
 
 def waiting(runs: Path, run: str | None) -> list[Path]:
-    """Runs that are not recorded as they are: of the same job's name as ``run``, or as the newest one."""
+    """Return runs whose record is not up to date, among those with the job name of ``run``, or of the newest
+    run."""
     found = runs_here(runs)
     name = (run or (found[0].name if found else "")).rpartition("-")[0]
     return [
@@ -100,7 +101,7 @@ def waiting(runs: Path, run: str | None) -> list[Path]:
 
 
 def catch_up(folders: Sequence[Path]) -> None:
-    """Records them now. What goes wrong is on stderr."""
+    """Record runs now. Errors go to stderr."""
     words = [sys.executable, "-m", "causeway.local_recording", *map(str, folders)]
     subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
 
@@ -110,14 +111,14 @@ def _is_recorded(folder: Path) -> bool:
     try:
         if not Job.model_validate(record["job"]).tracking.record:
             return True
-    except ValueError:  # of another version of this program
+    except ValueError:  # written by another version of this program
         return True
     found = read_json(folder / _RECORDED)
     return found is not None and found["ended"] == record.get("ended", {}).get("at")
 
 
 def main(folders: Sequence[Path]) -> int:
-    """The exit code: 1 where one could not be recorded, which keeps none of the others from it."""
+    """Record runs; return the exit code, which is 1 if one could not be recorded. The others still are."""
     done = [_one(folder) for folder in folders]
     return 0 if all(done) else 1
 
@@ -141,7 +142,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 class _Recording:
-    """Of one run."""
+    """The record of one run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -154,14 +155,14 @@ class _Recording:
         self._database, self._run = before.get("database"), before.get("run")
 
     def write(self) -> None:
-        """OSError, MlflowException."""
+        """Write the record. Raises OSError, MlflowException."""
         place = here.place_of(self._folder.parent, self._job.name)
         place.mkdir(parents=True, exist_ok=True)
         os.environ["_MLFLOW_SERVER_ARTIFACT_ROOT"] = str(place / here.ARTIFACTS)
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
         from mlflow import MlflowClient
 
-        # Two who make one database get into each other's way.
+        # Two processes that create one database disturb each other.
         with _alone(place):
             database = Path(self._database) if self._database else self._chosen(place)
             client = MlflowClient(tracking_uri=f"sqlite:///{database}")
@@ -178,7 +179,8 @@ class _Recording:
         write_json(self._folder / _RECORDED, done)
 
     def _chosen(self, place: Path) -> Path:
-        """The database that the program has logged to, if it did and may be written to; else ours."""
+        """The database that the program has logged to, if it did and the database can be written to; else
+        ours."""
         from mlflow import MlflowClient
 
         programs = place / here.PROGRAMS
@@ -193,7 +195,7 @@ class _Recording:
 
     @property
     def _end(self) -> int:
-        """Milliseconds since the epoch; of a run that was killed, when it was last heard of."""
+        """End time in milliseconds; for a run that was killed, the last sign of life."""
         at: float | None = self._record.get("ended", {}).get("at")
         if at is None:
             found = [path.stat().st_mtime for path in (self._folder / "workers").glob("*")]
@@ -201,7 +203,7 @@ class _Recording:
         return round(at * 1000)
 
     def _programs(self, client: Any) -> str | None:
-        """The first run that the program itself made."""
+        """Return the first run that the program itself created."""
         found = client.search_runs(
             [each.experiment_id for each in client.search_experiments()],
             f"tags.`{OURS}run` = '{self._folder.name}'",
@@ -248,7 +250,7 @@ class _Recording:
     def _metrics(
         self, client: Any, run: str, path: Path, read: Callable[[str], list[dict[str, Any]]]
     ) -> None:
-        """What is new in a file that grew."""
+        """Record what is new in a file that grew."""
         from mlflow.entities import Metric
 
         try:
@@ -276,7 +278,7 @@ class _Recording:
             self._batch(client, run, kind, made[at : at + 100])
 
     def _batch(self, client: Any, run: str, kind: str, values: Sequence[Any]) -> None:
-        """Names that MLflow refuses do not keep others from it."""
+        """Record values. Names that MLflow rejects do not affect the others."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -291,8 +293,8 @@ class _Recording:
 
 
 def _database(place: Path) -> Path:
-    """The one that programs log to, if this MLflow opens it: it would refuse one of another version, and then
-    the record is beside it."""
+    """Return the database that programs log to, if this MLflow can open it. MLflow refuses one of another
+    version: then the record is beside it."""
     shared = place / here.DATABASE
     if not shared.exists():
         _make(place, shared)
@@ -300,12 +302,13 @@ def _database(place: Path) -> Path:
     while not _opens(shared):
         if time.monotonic() > until:
             return place / here.RECORDS
-        time.sleep(1)  # a program may be making it
+        time.sleep(1)  # a program may be creating it
     return shared
 
 
 def _make(place: Path, shared: Path) -> None:
-    """A program sees none, or a whole one: two who make a database of MLflow at once both fail."""
+    """Create a database under a temporary name, so that a program sees none or a complete one: if two
+    processes create an MLflow database at the same time, both fail."""
     from mlflow import MlflowClient
     from mlflow.version import VERSION
 
@@ -314,7 +317,7 @@ def _make(place: Path, shared: Path) -> None:
         MlflowClient(tracking_uri=f"sqlite:///{scratch}").search_experiments(max_results=1)
         write_json(place / here.OURS, {"version": VERSION})
         os.link(scratch, shared)
-    except FileExistsError:  # a program was faster: it is not ours
+    except FileExistsError:  # a program was faster: do not use it
         (place / here.OURS).unlink(missing_ok=True)
     finally:
         for each in place.glob(f"{scratch.name}*"):

@@ -1,6 +1,6 @@
 """Searches whose trials run on this machine, as those of ``run --local`` do.
 
-Metrics are those that trials reported, or logged to this machine's database of MLflow.
+Metrics are those that trials reported, or logged to this machine's MLflow database.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _METRICS = """
 
 @dataclass
 class LocalBench(FileBench):
-    """Of one search."""
+    """The bench of one search."""
 
     every = 1.0
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -53,14 +53,14 @@ class LocalBench(FileBench):
         self._take_ended()
 
     def stop_all(self) -> None:
-        """Stops trials that run; they go on when the search is resumed."""
+        """Stop trials that are running; they continue when the search is resumed."""
         self._end_processes([row for row in self._rows.values() if self._is_alive(row)])
 
     def _run(self, row: Row) -> Path:
         return runs_root() / row.id
 
     def _go_on(self) -> None:
-        """Does what was recorded and may not have been done."""
+        """Carry out what was recorded and may not have been done."""
         for row in self._rows.values():
             runs = is_running(self._run(row))
             if row.state in ("pausing", "stopping"):
@@ -93,13 +93,14 @@ class LocalBench(FileBench):
             self._note(row, state=AFTER[row.state])
 
     def _end_processes(self, rows: Sequence[Row]) -> None:
-        """Asks for their end, and waits for it: each has its own grace."""
+        """Ask processes to end, and wait; each has its own grace period."""
         until = time.monotonic() + self.job.grace + 10
         asked: dict[int, float] = {}
         while left := [row for row in rows if self._is_alive(row)]:
             if time.monotonic() > until:
                 raise CausewayError(f"{', '.join(row.id for row in left)} did not end when asked to")
-            for row in left:  # again after a while: it may not have listened yet; a second word is its death
+            # Repeat after a while, as its handler may not have been installed; a second signal kills it.
+            for row in left:
                 if time.monotonic() - asked.get(row.number, 0.0) > self.job.grace + 5:
                     asked[row.number] = time.monotonic()
                     self._signal(row)
@@ -115,11 +116,11 @@ class LocalBench(FileBench):
 
     def _is_alive(self, row: Row) -> bool:
         process = self._processes.get(row.number)
-        # It may be that of a conductor before this one.
+        # The process may be a child of an earlier conductor.
         return (process is not None and process.poll() is None) or is_running(self._run(row))
 
     def _ended(self, row: Row) -> str:
-        """How its last start ended; empty if it has not."""
+        """Return how its last start ended; empty if it has not."""
         try:
             return str(record_of(self._run(row)).get("ended", {}).get("state", ""))
         except FileNotFoundError:
@@ -131,7 +132,7 @@ class LocalBench(FileBench):
             for row in self._rows.values()
             if row.state in ("running", "paused") and not self._is_alive(row)
         ]
-        # A paused one is done where it was faster than its stop.
+        # A paused trial is done if it finished before it was stopped.
         ended = [(row, state) for row, state in ended if row.state == "running" or state == "done"]
         if ended:
             self._read_reports()
@@ -158,7 +159,7 @@ def _reported(path: Path, metric: str) -> Iterator[tuple[int, float]]:
 
 
 def _logged(job: Job, name: str, metric: str) -> dict[str, list[tuple[int, float]]]:
-    """Run → what it logged to this machine's MLflow."""
+    """Return run → what it logged to this machine's MLflow."""
     database = here.database_of(runs_root(), job.name)
     found: dict[str, list[tuple[int, float]]] = {}
     if not database.exists():
@@ -170,7 +171,7 @@ def _logged(job: Job, name: str, metric: str) -> dict[str, list[tuple[int, float
 
 
 def _cause(run: Path) -> str:
-    """Why a trial failed, in a line."""
+    """Return why a trial failed, in one line."""
     said = first_failed(run)
     if said is None:
         return f"its process ended before the run started; {run / 'output.log'}"

@@ -1,7 +1,8 @@
-"""A terminal or a command beside a worker, with its environment and GPUs: what ssh runs for ``shell``.
+"""Opens a terminal or runs a command beside a worker, with its environment and GPUs: what ssh runs for
+``shell``.
 
 ``python3 <run>/kit enter <run> <worker> --shell`` or ``--exec COMMAND…``, as for ``runtime.py``. It ends with
-the worker, whose GPUs are somebody else's then.
+the worker, since its GPUs may then be leased to another user.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _OWN = ("TERM", "SSH_AUTH_SOCK", "SSH_TTY")
 
 
 def main(run: Path, worker: str, words: list[str]) -> int:
-    """The exit code: of the shell or command; 75 where the worker ended before, 1 where it does not run."""
+    """Run it; return the exit code: that of the shell or command, 75 if the worker ended first, 1 if it is
+    not running."""
     record, folder, pid, given = {"image": ""}, run, 0, {"": ""}
     try:
         record = json.loads((run / "run.json").read_text(encoding="utf-8"))
@@ -51,12 +53,12 @@ def main(run: Path, worker: str, words: list[str]) -> int:
             if Path(f"/proc/{pid}").exists():
                 continue
             print(f"\r\ncauseway: {worker} of {run.name} has ended", file=sys.stderr)
-            process.terminate()  # The terminal goes with us, and ends what runs at it.
+            process.terminate()  # Closing the terminal ends what runs in it.
             return 75
         return code if code >= 0 else 128 - code
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """Of a process when it began (proc(5), ``environ``). OSError."""
+    """Return the initial environment of a process (proc(5), ``environ``). Raises OSError."""
     text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="surrogateescape")
     return {name: value for name, _, value in (each.partition("=") for each in text.split("\0") if each)}

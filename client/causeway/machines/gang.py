@@ -1,8 +1,9 @@
-"""The workers of a run and one another: the first one's machine decides how the run ends, and tells others.
+"""Coordinates the workers of a run: the first worker's machine decides how the run ends, and tells the
+others.
 
-Each other worker keeps a connection to the first, by which it says how it ended, and is asked to stop. A
-connection that breaks is a machine that was lost. Messages are lines of JSON; the first of a connection has
-the run's token.
+Each other worker keeps a connection to the first, over which it reports how it ended, and is asked to stop. A
+connection that breaks counts as a lost machine. Messages are lines of JSON; the first line of a connection
+contains the run's token.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ANSWERS = 5
 
 
 class Line:
-    """One connection, that never waits."""
+    """A non-blocking connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -42,7 +43,7 @@ class Line:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        # What was sent and is not acknowledged breaks it, too (tcp(7)).
+        # Unacknowledged data breaks the connection, too (tcp(7)).
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
         connection.setblocking(False)
 
@@ -53,7 +54,7 @@ class Line:
             self.broken = True
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Those that have come, and were not taken before."""
+        """Return the messages received since the last call."""
         while not self.broken:
             try:
                 data = self._socket.recv(1 << 16)
@@ -75,7 +76,7 @@ class Line:
             yield message
 
     def comes(self, seconds: float) -> bool:
-        """Waits for what comes next; whether it came in time."""
+        """Wait for data; return whether it came in time."""
         return bool(select.select([self._socket], [], [], max(seconds, 0))[0])
 
     def close(self) -> None:
@@ -83,7 +84,7 @@ class Line:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """None for what is not one of ours: the port is open to the network."""
+    """Parse a message; None if it is not one of ours: the port is open to the network."""
     try:
         return dict(json.loads(line))
     except (ValueError, TypeError):
@@ -91,10 +92,10 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 class Follower:
-    """A worker's way to the first one."""
+    """A worker's connection to the first worker."""
 
     def __init__(self, worker: str, token: str, address: str) -> None:
-        """``address``: ``host:port``. OSError if nothing answers there."""
+        """``address``: ``host:port``. Raises OSError if nothing answers there."""
         host, _, port = address.rpartition(":")
         self._line = Line(_connected(host.strip("[]"), int(port)))
         self._stop = ""
@@ -102,12 +103,14 @@ class Follower:
         self._line.send(worker=worker, token=token)
 
     def stop(self) -> str:
-        """How the run ended, once it has: this worker has to stop. ``lost`` if the first one is gone."""
+        """Return how the run ended, once it has: then this worker has to stop. ``lost`` if the first worker
+        is gone."""
         self._read()
         return self._stop or ("lost" if self._line.broken else "")
 
     def order(self) -> dict[str, Any]:
-        """The next thing that the first one wants of this worker's GPUs (``waiting``); empty for nothing."""
+        """Return the first worker's next order about this worker's GPUs (``waiting``); empty if there is
+        none."""
         self._read()
         return self._orders.popleft() if self._orders else {}
 
@@ -122,16 +125,16 @@ class Follower:
                 self._orders.append(message)
 
     def ended(self, status: Mapping[str, Any]) -> None:
-        """Says how this worker ended; its ``at`` by the first one's clock."""
+        """Report how this worker ended, with ``at`` converted to the first worker's clock."""
         self._line.send(clock=True)
         at = status.get("at", time.time()) + self._behind()
         self._line.send(ended={**status, "at": at})
         self._line.close()
 
     def _behind(self) -> float:
-        """How far our clock is behind the first one's, which says what it is as it sends it: where we only
-        noted when a message was read, what it had waited would count, and that is longer than ranks take to
-        fail of one another. 0 where it does not answer."""
+        """Return how far our clock is behind the first worker's, which sends its time. Measuring when a
+        message is read would include its delay, which is longer than ranks take to fail after one another. 0
+        if it does not answer."""
         until = time.monotonic() + _ANSWERS
         while not self._line.broken and self._line.comes(until - time.monotonic()):
             now = time.time()
@@ -151,26 +154,26 @@ def _connected(host: str, port: int) -> socket.socket:
 
 
 def _listening(port: int) -> socket.socket:
-    """OSError where somebody else keeps the port."""
+    """Listen on a port. Raises OSError if another process uses it."""
     until = time.monotonic() + _IN_USE
     while True:
         try:
             return socket.create_server(("", port))
         except OSError as error:
-            # A connection that somebody makes may have it for a moment.
+            # An outgoing connection may use it briefly.
             if error.errno != errno.EADDRINUSE or time.monotonic() > until:
                 raise
         time.sleep(0.1)
 
 
 class Leader:
-    """The first worker's: how all of them are, and how the run ends."""
+    """The first worker's side: knows the state of all workers, and decides how the run ends."""
 
     def __init__(
         self, workers: Mapping[str, str], decides: Sequence[str], token: str, port: int, seconds: float
     ) -> None:
-        """``workers``: each one's name → its machine. ``decides``: those with whose end the run is done.
-        ``seconds``: the longest that it may run."""
+        """``workers``: name of each worker → its machine. ``decides``: the workers whose end completes the
+        run. ``seconds``: the run's maximum duration."""
         self.state = ""
         """How the run ended: ``done``, ``failed``, ``stopped``, ``timed-out``."""
         self.reason = ""
@@ -194,28 +197,28 @@ class Leader:
             self._listener.setblocking(False)
 
     def begin(self) -> None:
-        """The time of the run counts from now."""
+        """Start the run's clock."""
         self._begun = time.monotonic()
         self._deadline = self._begun + self._seconds
 
     def tell(self, **message: Any) -> None:
-        """All others."""
+        """Send to all other workers."""
         for line in self._lines.values():
             line.send(**message)
 
     def note(self, worker: str, status: Mapping[str, Any]) -> None:
-        """Of a worker that has ended."""
+        """Record that a worker has ended."""
         self.ended[worker] = {"at": time.time(), **status, "host": self._machines[worker]}
 
     def end(self, state: str, reason: str = "") -> None:
-        """Ends the run, unless it has ended."""
+        """End the run, unless it has ended."""
         if not self.state:
             self.state, self.reason = state, reason
             for line in self._lines.values():
                 line.send(stop=state)
 
     def look(self, first: str) -> None:
-        """What has come from the others, and what follows from it. ``first``: our own worker."""
+        """Process the others' messages. ``first``: the status of our own worker."""
         self._accept()
         for worker, line in self._lines.items():
             for message in line.messages():
@@ -236,11 +239,11 @@ class Leader:
 
     @property
     def over(self) -> bool:
-        """Whether nothing runs any more."""
+        """Whether no worker is running any more."""
         return bool(self.state) and self.ended.keys() >= self._machines.keys()
 
     def outcome(self) -> dict[str, Any]:
-        """What is written down."""
+        """Return the outcome to record."""
         failed = [each for each in self.ended.values() if _failed(each)]
         first = min(failed, key=lambda each: float(each["at"]), default=None)
         seconds = time.monotonic() - self._begun

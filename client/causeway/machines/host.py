@@ -1,7 +1,8 @@
-"""What the client asks of a machine over ssh: ``causeway.machines.ssh`` sends it, with this code before it.
+"""Answers the client's requests on a machine: ``causeway.machines.ssh`` sends a request over ssh, preceded by
+this code.
 
-A request is a verb and a line of JSON; what follows on stdin is a verb's own. Answers are lines of JSON, or a
-stream. What a person should know of what fails is an answer as well: ``{"error": …}``.
+A request is a verb and a line of JSON; the rest of stdin depends on the verb. Answers are lines of JSON, or a
+stream. An error that the user should see is an answer as well: ``{"error": …}``.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ _ARCHIVE = "code.tar.gz"
 
 
 def main(kit: Path, verb: str, request: Mapping[str, Any], stream: BinaryIO) -> int:
-    """The exit code: 1 after an error."""
+    """Answer a request; return the exit code, which is 1 after an error."""
     os.umask(0o077)
     os.environ["PATH"] = f"{Path.home() / '.local/bin'}:{os.environ.get('PATH', os.defpath)}"
-    # sshd without PAM's session does not set it.
+    # sshd without a PAM session does not set it.
     os.environ.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
     try:
         Host(kit, request, stream).verbs[verb]()
@@ -71,7 +72,7 @@ def _say(**values: Any) -> None:
 
 
 class Host:
-    """This machine, and a request."""
+    """Handles one request on this machine."""
 
     def __init__(self, kit: Path, request: Mapping[str, Any], stream: BinaryIO) -> None:
         self._kit = kit
@@ -93,10 +94,10 @@ class Host:
     def _run(self) -> Path:
         return self._runs / str(self._request["run"])
 
-    # Before a run.
+    # Check
 
     def _check(self) -> None:
-        """What this machine has, and what keeps it from running a worker: ``problems``."""
+        """Return what this machine has, and what prevents it from running a worker: ``problems``."""
         problems = [*self._session(), *self._programs(), *self._space()]
         found: list[leases.Gpu] = []
         waiting: list[dict[str, Any]] = []
@@ -124,7 +125,7 @@ class Host:
         )
 
     def _session(self) -> Iterator[str]:
-        """A systemd of the person's own, that outlives a login."""
+        """Check for a systemd instance of the user that outlives the login."""
         user = pwd.getpwuid(os.getuid()).pw_name
         if shutil.which("systemd-run") is None:
             yield "systemd-run not found: runs are systemd user units"
@@ -157,18 +158,18 @@ class Host:
             yield f"the disk is full: {free >> 20} MiB free in {self._root}, {needed >> 20} MiB are needed"
 
     def _identity(self) -> str:
-        """Of the folder: machines that have the same one share their homes."""
+        """Return the identity of the folder: machines with the same one share their home folders."""
         path = self._root / "id"
         if not path.exists():
             own = self._root / f".id-{uuid.uuid4().hex}"
             own.write_text(uuid.uuid4().hex, encoding="ascii")
             with contextlib.suppress(FileExistsError):
-                os.link(own, path)  # as a whole, and by one
+                os.link(own, path)  # the whole file, and a single GPU
             own.unlink()
         return path.read_text(encoding="ascii")
 
     def _gpus(self) -> None:
-        """Who has each GPU, until when, and who waits."""
+        """Return who has each GPU, until when, and who waits."""
         found = leases.gpus()
         states = leases.states(found)
         reasons = leases.taken(found, (), states)
@@ -179,7 +180,7 @@ class Host:
         )  # fmt: skip
 
     def _reserve(self) -> None:
-        """Leases GPUs without a run: a unit of its own holds them until the end."""
+        """Lease GPUs without a run: a systemd unit holds them until the end."""
         if problems := [*self._session()]:
             raise CausewayError("; ".join(problems))
         name = uuid.uuid4().hex[:12]
@@ -204,7 +205,7 @@ class Host:
         _say(gpus=said["gpus"], until=until, name=name)
 
     def _unreserve(self) -> None:
-        """Ends this person's reservations of this machine, or the one of that name; which GPUs they had."""
+        """End this user's reservations of this machine, or the one with that name; return their GPUs."""
         found, folders = [], [*(self._root / "reservations").glob(self._request["name"])]
         for folder in folders:
             said = _read(folder / STATUS)
@@ -212,16 +213,16 @@ class Host:
                 continue
             unit = f"causeway-reserved-{folder.name}.service"
             if subprocess.run(["systemctl", "--user", "--quiet", "is-active", unit]).returncode:
-                shutil.rmtree(folder, ignore_errors=True)  # its machine was rebooted
+                shutil.rmtree(folder, ignore_errors=True)  # the machine was rebooted
                 continue
             subprocess.run(["systemctl", "--user", "--no-block", "stop", unit], capture_output=True)
             found += said["gpus"]
-        # Those that no run is on are free once this has answered.
+        # GPUs that no run uses are free once this has answered.
         _wait_for(lambda: not any(folder.exists() for folder in folders), _MOMENT)
         _say(gpus=sorted(found))
 
     def _claim(self) -> None:
-        """Makes the folder of a run, unless it exists."""
+        """Create the folder of a run, unless it exists."""
         try:
             self._run.mkdir()
         except FileExistsError:
@@ -230,10 +231,10 @@ class Host:
             _say(claimed=True)
 
     def _listen(self) -> None:
-        """Ports that are free, until the client has tried them; the last one answers.
+        """Listen on free ports until the client has tried to connect; the last port answers.
 
-        A second answer, once stdin has ended, says that nothing listens there any more: a worker takes them
-        at once.
+        A second answer, after stdin has ended, confirms that the ports are closed: workers use them
+        immediately.
         """
         with contextlib.ExitStack() as stack:
             listeners = []
@@ -252,11 +253,11 @@ class Host:
         _say(closed=True)
 
     def _reach(self) -> None:
-        """Which address of each machine answers here: name → address, or null."""
+        """Return which address of each machine answers from here: name → address, or null."""
         _say(reached={name: _reachable(each) for name, each in self._request["machines"].items()})
 
     def _deliver(self) -> None:
-        """The run's record and code, as a start finds them."""
+        """Store the run's record and code for its starts."""
         run, record = self._run, self._request["record"]
         kept = self._code(record["code"])
         if self._request["size"]:
@@ -266,7 +267,7 @@ class Host:
             os.link(kept, run / _ARCHIVE)
         _unpack(run, record["code"])
         shutil.rmtree(run / "kit", ignore_errors=True)
-        # A copy: the run's units start from it for as long as there is the run.
+        # A copy: the run's units start from it as long as the run exists.
         shutil.copytree(self._kit, run / "kit", ignore=shutil.ignore_patterns("__pycache__"))
         ship(run)
         folder = start_folder(run, record["start"])
@@ -277,29 +278,29 @@ class Host:
         _say(delivered=True)
 
     def _code(self, digest: str) -> Path | None:
-        """Where code is, by its digest, that a run here has; None for code that has to be sent."""
+        """Return the path of code with this digest that a run here has; None if it has to be sent."""
         path = self._root / "code" / f"{digest}.tar.gz"
         return path if digest and path.exists() else None
 
     def _keep_code(self, digest: str) -> None:
-        """The run's code by its digest: it was unpacked, so it is that. It takes no room, as it is the run's
-        own file, and goes once no run has it."""
+        """Keep the run's code under its digest, which unpacking has verified. A hard link takes up no space,
+        and is removed when no run has the file any more."""
         folder = self._root / "code"
         folder.mkdir(exist_ok=True)
         for path in folder.glob("*.tar.gz"):
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_nlink == 1:
                     path.unlink()
-        # Where files have no second name, code is sent each time.
+        # Without hard links, code is sent each time.
         with contextlib.suppress(OSError):
             if digest:
                 os.link(self._run / _ARCHIVE, folder / f"{digest}.tar.gz")
 
-    # A start.
+    # Start
 
     def _start(self) -> None:
-        """Starts units, until their GPUs are leased or waited for: worker → ``leased``, ``waits`` or
-        ``problem``."""
+        """Start units, and wait until their GPUs are leased or in the queue. Answers worker → ``leased``,
+        ``waits`` or ``problem``."""
         record, names = _read(self._run / "run.json"), self._request["workers"]
         for name in names:
             unit = _unit(self._run.name, name)
@@ -328,7 +329,7 @@ class Host:
         })  # fmt: skip
 
     def _go(self) -> None:
-        """Lets workers go; which of them still wait for GPUs after a moment."""
+        """Let workers begin; answer which of them still wait for GPUs after a moment."""
         folder = start_folder(self._run, self._request["start"])
         (folder / "go").touch()
         names = self._request["workers"]
@@ -348,7 +349,7 @@ class Host:
         _say(removed=True)
 
     def _back(self) -> None:
-        """Reverts the last start, which failed: the run is as it was before."""
+        """Undo the last start, which failed: the run is as it was before."""
         number = _read(self._run / "run.json").get("start", 0)
         before = start_folder(self._run, number - 1) / "run.json"
         if number == self._request["start"] and before.exists():
@@ -356,11 +357,10 @@ class Host:
             shutil.rmtree(start_folder(self._run, number), ignore_errors=True)
         _say(back=True)
 
-    # A run.
+    # Inspect
 
     def _status(self) -> None:
-        """Of the runs that are named, else of all: their records, and what this machine knows of their
-        workers."""
+        """Return the records of the named runs, or of all, and the state of their workers on this machine."""
         wanted = self._request["runs"]
         paths = [self._runs / name for name in wanted] if wanted else sorted(self._runs.iterdir())
         _say(runs=[self._known(path) for path in paths if _read(path / "run.json")],
@@ -379,7 +379,8 @@ class Host:
                 "stopped": _read(start / "stop.json"), **self._reported(run, record)}  # fmt: skip
 
     def _reported(self, run: Path, record: Mapping[str, Any]) -> dict[str, Any]:
-        """What the first worker has reported, from a byte on: whole lines, and where they end."""
+        """Return what the first worker has reported, from a byte offset on: complete lines, and the offset of
+        their end."""
         begin = self._request.get("reports", {}).get(run.name)
         if begin is None:
             return {}
@@ -394,7 +395,8 @@ class Host:
         return {"reports": whole.decode("utf-8", "replace"), "end": begin + len(whole)}
 
     def _output(self) -> None:
-        """The workers' lines, ``[worker, line]``; ``follow``: until no worker of this machine runs."""
+        """Send the workers' lines as ``[worker, line]``; ``follow``: until no worker is running on this
+        machine."""
         record = _read(self._run / "run.json")
         if not record:
             return
@@ -434,7 +436,7 @@ class Host:
             subprocess.run(command, capture_output=True)
 
     def _settle(self) -> None:
-        """Copies checkpoints that the last start left whole, and says which there are."""
+        """Copy complete checkpoints of the last start, and return the list of all."""
         record = _read(self._run / "run.json")
         policy = Policy.of(record["policy"])
         for name in policy.workers:
@@ -445,8 +447,8 @@ class Host:
         _say(parts=[part.text() for part in parts_in(Folder(self._run / "kept"))])
 
     def _left(self) -> None:
-        """What a run has left here: worker → the ends of what it reported and used, which packages were
-        installed, its checkpoints, and how long its starts ran."""
+        """Return what a run has left here: for each worker the ends of its reports and usage, its installed
+        packages, its checkpoints, and how long its starts ran."""
         record, texts = _read(self._run / "run.json"), {}
         for name in self._request["workers"]:
             place = Place(self._run, record["workers"][name]["role"], record["workers"][name]["rank"])
@@ -467,7 +469,7 @@ class Host:
         )
 
     def _send(self) -> None:
-        """Files below a folder of the run, as a tar stream: those that are named, else all."""
+        """Send files of a folder of the run as a tar stream: the named ones, or all."""
         folder = self._run / self._request["folder"]
         with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as tar:
             for path in self._request["files"] or sorted(each.name for each in folder.glob("*")):
@@ -475,7 +477,7 @@ class Host:
                     tar.add(folder / path, arcname=path)
 
     def _receive(self) -> None:
-        """Such a stream. Manifests come last in it: what has one is whole."""
+        """Receive such a stream. Manifests come last: whatever has a manifest is complete."""
         folder = self._run / self._request["folder"]
         folder.mkdir(exist_ok=True)
         command = ["tar", "-x", "-f", "-", "-C", str(folder)]
@@ -492,7 +494,7 @@ class Host:
 
 
 class Tail:
-    """The output of a worker's start, as the runtime writes it: files of lines, each with its time."""
+    """Reads the output of a worker's start as the runtime writes it: files of lines with times."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -500,7 +502,7 @@ class Tail:
         self._at = 0
 
     def lines(self, *, last: bool) -> Iterator[str]:
-        """New ones. ``last``: also one that has no end."""
+        """Yield new lines. ``last``: include a line without a newline."""
         while True:
             path = self._folder / f"{self._number:06d}.log"
             following = path.with_name(f"{self._number + 1:06d}.log").exists()
@@ -520,7 +522,8 @@ class Tail:
 
 
 def _end_of(path: Path, most: int) -> str:
-    """The last ``most`` bytes of a text, from a line's beginning on; empty without the file."""
+    """Return at most the last ``most`` bytes of a text, from the beginning of a line; empty if the file does
+    not exist."""
     try:
         with path.open("rb") as file:
             begin = max(file.seek(0, os.SEEK_END) - most, 0)
@@ -532,7 +535,8 @@ def _end_of(path: Path, most: int) -> str:
 
 
 def _alive(run: str, worker: str, said: dict[str, Any]) -> dict[str, Any]:
-    """What a worker of this machine wrote down; ``phase`` is ``lost`` where it can't go on."""
+    """Return the recorded state of a worker of this machine; ``phase`` is ``lost`` if it cannot be running
+    any more."""
     if said["phase"] == "over":
         return said
     if said["boot"] != boot():
@@ -551,7 +555,7 @@ def _alive(run: str, worker: str, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _left_whole(run: Path, record: Mapping[str, Any]) -> bool:
-    """Whether workers that were killed left checkpoints that ``_settle`` will copy."""
+    """Whether killed workers left checkpoints that ``_settle`` will copy."""
     workers = Policy.of(record["policy"]).workers
     places = [
         Place(run, record["workers"][name]["role"], record["workers"][name]["rank"]) for name in workers
@@ -572,13 +576,13 @@ def _lingers(user: str) -> bool:
 
 
 def _booted() -> float:
-    """When this machine started."""
+    """Return when this machine booted."""
     with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123
         return float(next(line.split()[1] for line in file if line.startswith("btime")))
 
 
 def _addresses() -> list[str]:
-    """Those by which other machines may reach this one, names first."""
+    """Return the addresses by which other machines may reach this one, names first."""
     found = dict.fromkeys([socket.getfqdn()])
     shown = subprocess.run(["ip", "-json", "address", "show", "up"], capture_output=True, text=True)
     if shown.returncode == 0:
@@ -590,7 +594,7 @@ def _addresses() -> list[str]:
 
 
 def _reachable(machine: Mapping[str, Any]) -> str | None:
-    """The first of its addresses where the one that listens is it."""
+    """Return the first of its addresses at which that machine's listener answers."""
     for address in machine["addresses"]:
         with (
             contextlib.suppress(OSError),
@@ -603,7 +607,7 @@ def _reachable(machine: Mapping[str, Any]) -> str | None:
 
 
 def _unpack(run: Path, digest: str) -> None:
-    """The code as it was submitted, whatever an earlier start has made of it. Its name is verified."""
+    """Unpack the submitted code, whatever an earlier start has changed. Its digest is verified."""
     code, spool = run / "code", run / ".code.tar"
     shutil.rmtree(code, ignore_errors=True)
     code.mkdir()
@@ -649,7 +653,7 @@ def _write(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Empty without the file, and for what a power cut has left of it."""
+    """Read a file; empty if it does not exist, or was damaged by a power cut."""
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

@@ -1,4 +1,4 @@
-"""The part of the client that machines get, and the lines that start it there."""
+"""The part of the client that is sent to machines, and the commands that start it there."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ MARK_OF_PRINTF = "\\0causeway\\n"
 
 @cache
 def kit() -> tuple[str, bytes]:
-    """Its name, and what it is: a tar file."""
+    """Return its name and its content, a tar file."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=6) as tar:
         for name in MODULES:
@@ -88,14 +88,14 @@ def kit() -> tuple[str, bytes]:
 
 
 def command(verb: str) -> list[str]:
-    """What ssh runs; it reads ``stdin_of`` first."""
+    """Return the command for ssh; it first reads ``stdin_of``."""
     name, data = kit()
     code = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))"
     return ["python3", "-c", code, str(len(_FIRST.encode())), name, str(len(data)), verb]
 
 
 def stdin_of(request: bytes) -> bytes:
-    """``request``: a line of JSON."""
+    """Return the beginning of stdin. ``request``: a line of JSON."""
     return _FIRST.encode() + kit()[1] + request
 
 

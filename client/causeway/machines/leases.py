@@ -1,11 +1,12 @@
-"""GPUs of this machine: which there are, who has them, who waits for them, and leases on them.
+"""The GPUs of this machine: which there are, who has them, who waits for them, and leases on them.
 
 A lease is a flock(2) on a file of the GPU, held by the worker's process: it ends with the process, however
-that ends. The file says who holds it. A GPU that runs a program without a lease is not taken either.
+that ends. The file's content names the holder. A GPU that is used by a program without a lease is not leased
+either.
 
-A waiting run has a ticket (``tickets``). A GPU that is free belongs to the first in the queue that it fits.
+A waiting run has a ticket (``tickets``). A free GPU goes to the first run in the queue that it fits.
 
-A reservation (``reserving``) is a lease, too, below which the runs of its person hold a second one.
+A reservation (``reserving``) is a lease, too; its owner's runs hold a second lease under it.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ _TRIES, _PAUSE = 20, 0.1
 
 @dataclass(frozen=True)
 class Gpu:
-    """As ``nvidia-smi`` has it."""
+    """A GPU as reported by ``nvidia-smi``."""
 
     index: int
     uuid: str
     name: str
     memory: int
-    """MiB."""
+    """In MiB."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +48,16 @@ class State:
     """Who has a GPU."""
 
     holder: Mapping[str, Any]
-    """What its lease says; empty without one."""
+    """What its lease says; empty without a lease."""
     reserved: Mapping[str, Any]
-    """What the reservation says that it is under; empty without one."""
+    """What the reservation that covers it says; empty if there is none."""
     programs: str
-    """Who uses it without a lease, in words."""
+    """Programs that use it without a lease, described in words."""
     is_leased: bool
-    """By a run, or by somebody who is about to say who they are."""
+    """Whether it is leased by a run, or by a process that has yet to write who it is."""
 
     def reason(self, gpu: Gpu, user: str) -> str:
-        """Why a person can't have it now, in words; empty where they can."""
+        """Explain why a user cannot have it now; empty if they can."""
         if self.reserved and self.reserved.get("user") != user:
             until = clock(self.reserved.get("until"))
             return f"GPU {gpu.index} is reserved by {self.reserved.get('user')} (until {until})"
@@ -72,26 +73,27 @@ class State:
 
 
 def gpus() -> list[Gpu]:
-    """Those of this machine; none without ``nvidia-smi``. CausewayError if that fails."""
+    """Return the GPUs of this machine; empty without ``nvidia-smi``. Raises CausewayError if that fails."""
     rows = _query("--query-gpu=index,uuid,name,memory.total")
     return [Gpu(int(index), uuid, name, int(float(memory))) for index, uuid, name, memory in rows]
 
 
 def fits(gpu: Gpu, wanted: Mapping[str, Any]) -> bool:
-    """``wanted``: ``model``, all of whose words are in the GPU's name; ``memory``, in bytes."""
+    """Whether a GPU meets ``wanted``: ``model``, all of whose words are in the GPU's name; ``memory`` in
+    bytes."""
     words = set(re.findall(r"[a-z0-9]+", gpu.name.lower()))
-    # nvidia-smi shows some MiB less than the size that a GPU is sold with.
+    # nvidia-smi reports some MiB less than the nominal size.
     enough = gpu.memory * (1 << 20) >= 0.95 * (wanted.get("memory") or 0)
     return enough and set(re.findall(r"[a-z0-9]+", (wanted.get("model") or "").lower())) <= words
 
 
 def me() -> str:
-    """This person's name here."""
+    """The user's login on this machine."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
 def clock(at: Any) -> str:
-    """A time for people; empty for what is none."""
+    """Format a time; empty if there is none."""
     try:
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
     except (TypeError, ValueError, OverflowError):
@@ -99,7 +101,7 @@ def clock(at: Any) -> str:
 
 
 def states(found: Sequence[Gpu]) -> dict[str, State]:
-    """UUID → who has it."""
+    """Return GPU UUID → who has it."""
     programs = _programs()
     return {gpu.uuid: _state(gpu, programs) for gpu in found}
 
@@ -109,7 +111,8 @@ def taken(
     queue: Sequence[Mapping[str, Any]] = (),
     states_of: Mapping[str, State] | None = None,
 ) -> dict[str, str]:
-    """UUID → why this person can't have it, of those that are not free. ``queue``: tickets that go first."""
+    """Return GPU UUID → why this user cannot have it, for GPUs that are not free. ``queue``: tickets that go
+    first."""
     known = states(found) if states_of is None else states_of
     reasons = {gpu.uuid: known[gpu.uuid].reason(gpu, me()) for gpu in found}
     promised: dict[str, str] = {}
@@ -129,7 +132,7 @@ def taken(
 
 
 class Leases:
-    """Those of one worker, until they are released or its process ends."""
+    """The leases of one worker, held until they are released or its process ends."""
 
     def __init__(self) -> None:
         self._files: list[int] = []
@@ -141,10 +144,10 @@ class Leases:
         holder: Mapping[str, Any],
         queue: Sequence[Mapping[str, Any]] = (),
     ) -> list[Gpu]:
-        """Leases GPUs that are free. CausewayError that names who has the others.
+        """Lease free GPUs. Raises CausewayError that names the holders of the others.
 
-        ``holder``: what others see of it: ``user``, ``run``, ``worker``, ``until``. ``queue``: tickets that
-        go first.
+        ``holder``: what other users see: ``user``, ``run``, ``worker``, ``until``. ``queue``: tickets that go
+        first.
         """
         if not count:
             return []
@@ -163,7 +166,7 @@ class Leases:
         return leased
 
     def keep(self) -> None:
-        """Marks them as used, for what clears folders of temporary files."""
+        """Update their access times, so that cleaners of temporary files leave them alone."""
         for file in self._files:
             os.utime(file)
 
@@ -191,9 +194,10 @@ class Leases:
         return False
 
     def _take_below(self, gpu: Gpu, file: int, holder: Mapping[str, Any]) -> bool:
-        """Of one that its person has reserved: ``file`` is the reservation's, which ends no sooner."""
+        """Lease a GPU that its user has reserved. ``file`` is that of the reservation, which must not end
+        earlier."""
         inner = os.open(inner_file(gpu), os.O_RDWR | os.O_CREAT, 0o600)
-        # Locked before it is looked at: a reservation that has ended in between is none to be below.
+        # Locked before it is checked: a reservation that ended in between does not count.
         if _locked(inner) and not _locked(file) and not _used(gpu, _programs()):
             self._hold(inner, holder)
             return True
@@ -205,11 +209,11 @@ class Leases:
         os.pwrite(file, json.dumps({**holder, "since": time.time()}).encode(), 0)
         self._files.append(file)
 
-    # A reservation's.
+    # For a reservation.
 
     def let_go(self, found: Sequence[Gpu]) -> list[Gpu]:
-        """Releases those of ``found``, in the order in which they were taken, that no run is below; which are
-        left."""
+        """Release those leases of ``found``, in the order in which they were taken, under which no run has
+        one; return the rest."""
         left, files = [], []
         for gpu, file in zip(found, self._files):  # noqa: B905  # no strict= before Python 3.10
             inner = os.open(inner_file(gpu), os.O_RDWR | os.O_CREAT, 0o600)
@@ -224,7 +228,7 @@ class Leases:
 
 
 def folder() -> Path:
-    """Everybody's of this machine, and none of a file server's."""
+    """A folder that all users of this machine share, on a local file system."""
     for shared in _SHARED:
         if shared.is_dir() and shared.stat().st_mode & (stat.S_ISVTX | stat.S_IWOTH) == (
             stat.S_ISVTX | stat.S_IWOTH
@@ -234,17 +238,17 @@ def folder() -> Path:
 
 
 def everybodys(path: Path) -> Path:
-    """Makes a folder that everybody may write to."""
+    """Create a folder that everyone may write to."""
     try:
         path.mkdir()
-        path.chmod(0o1777)  # the umask took some of it
+        path.chmod(0o1777)  # the umask removed some bits
     except FileExistsError:
         pass
     return path
 
 
 def inner_file(gpu: Gpu) -> Path:
-    """What runs of this person hold of a GPU that they have reserved."""
+    """The file that this user's runs lock on a GPU that the user has reserved."""
     return folder() / f"{gpu.uuid}.{os.getuid()}"
 
 
@@ -260,7 +264,7 @@ def _file(gpu: Gpu) -> Path:
 
 
 def _locked(file: int) -> bool:
-    """Takes its lock, unless somebody has it."""
+    """Lock a file, unless another process has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -269,7 +273,7 @@ def _locked(file: int) -> bool:
 
 
 def is_held(file: int) -> bool:
-    """Whether somebody has its lock."""
+    """Whether a process has locked the file."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -295,7 +299,7 @@ def _state(gpu: Gpu, programs: Mapping[str, Sequence[int]]) -> State:
 
 
 def _held(path: Path) -> dict[str, Any] | None:
-    """What its holder wrote; None without a holder."""
+    """Return what its holder wrote; None without a holder."""
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -307,13 +311,13 @@ def _held(path: Path) -> dict[str, Any] | None:
 
 
 def _used(gpu: Gpu, programs: Mapping[str, Sequence[int]]) -> str:
-    """Who uses it without a lease, in words; empty if unused."""
+    """Describe who uses it without a lease; empty if nobody does."""
     pids = programs.get(gpu.uuid, ())
     return f"GPU {gpu.index} is used by {', '.join(map(_owner, pids))} without a lease" if pids else ""
 
 
 def _programs() -> dict[str, list[int]]:
-    """UUID → process ids of programs that compute on it."""
+    """Return GPU UUID → ids of the processes that compute on it."""
     found: dict[str, list[int]] = {}
     for uuid, pid in _query("--query-compute-apps=gpu_uuid,pid"):
         found.setdefault(uuid, []).append(int(pid))

@@ -1,4 +1,4 @@
-"""Which worker goes to which machine. It decides only."""
+"""Decides which worker goes to which machine. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from causeway.workers import Workers, ends_with
 
 
 def wanted(workers: Sequence[Workers]) -> list[dict[str, Any]]:
-    """The kinds of GPUs that are looked for, a role each."""
+    """Return the requested kinds of GPUs, one for each role."""
     return [gpus_of(each.gpus) for each in workers]
 
 
@@ -21,10 +21,10 @@ def gpus_of(gpus: Gpus) -> dict[str, Any]:
 
 
 def place(workers: Sequence[Workers], checked: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Worker → machine, the first worker first. One after another in the order of machines, again from the
-    first, each where its GPUs are free.
+    """Return worker → machine, the first worker first. Machines are used in turn, each where its GPUs are
+    free.
 
-    ``checked``: machine → its answer to ``check``. CausewayError that says who has the GPUs.
+    ``checked``: machine → its answer to ``check``. Raises CausewayError that names the holders of the GPUs.
     """
     free = {
         host: {gpu["uuid"]: gpu["fits"] for gpu in answer["gpus"] if not gpu["taken"]}
@@ -49,7 +49,7 @@ def place(workers: Sequence[Workers], checked: Mapping[str, Mapping[str, Any]]) 
 
 
 def room(workers: Sequence[Workers], checked: Mapping[str, Mapping[str, Any]], most: int) -> int:
-    """How many runs of these workers, up to ``most``, can be placed at once."""
+    """Return how many runs of these workers, up to ``most``, can be placed at the same time."""
     for count in range(most, 0, -1):
         try:
             place([replace(each, count=each.count * count) for each in workers], checked)
@@ -60,7 +60,7 @@ def room(workers: Sequence[Workers], checked: Mapping[str, Mapping[str, Any]], m
 
 
 def emptied(checked: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """As if all their GPUs were free."""
+    """Return the machines as if all their GPUs were free."""
     return {
         host: {**answer, "gpus": [{**gpu, "taken": ""} for gpu in answer["gpus"]]}
         for host, answer in checked.items()
@@ -68,7 +68,7 @@ def emptied(checked: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, 
 
 
 def shortest_first(checked: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Machines where fewest wait first."""
+    """Sort machines by the length of their queues."""
     return dict(sorted(checked.items(), key=lambda pair: len(pair[1].get("queue", ()))))
 
 

@@ -1,4 +1,4 @@
-"""Which runs on machines were started from this laptop, and where: a file each."""
+"""Records of the runs on machines that were started from this laptop, and where: one file for each run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEARCH = re.compile(rf".-{NAMED}-s\d+$")
 
 
 def remember(run: str, hosts: Sequence[str]) -> None:
-    """``hosts``: the first worker's first."""
+    """``hosts``: the first worker's machine first."""
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"hosts": list(hosts), "at": time.time()})
@@ -28,7 +28,7 @@ def forget(run: str) -> None:
 
 
 def hosts_of(run: str) -> list[str] | None:
-    """None for one that was not started here."""
+    """Return its machines; None if it was not started here."""
     try:
         hosts: list[str] = json.loads((_folder() / f"{run}.json").read_text(encoding="utf-8"))["hosts"]
     except (FileNotFoundError, NotADirectoryError):
@@ -47,7 +47,8 @@ def is_search(name: str) -> bool:
 
 
 def search_of(run: str) -> str:
-    """The search that a run is a trial of, ``resnet-on-s1-17``; empty for others."""
+    """Return the search that a run is a trial of, ``resnet-on-s1-17`` → ``resnet-on-s1``; empty for other
+    runs."""
     head, _, number = run.rpartition("-")
     return head if number.isdigit() and _SEARCH.search(head) else ""
 

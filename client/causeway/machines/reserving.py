@@ -1,7 +1,7 @@
-"""GPUs without a run, until an end: what ``causeway reserve`` starts as a unit of systemd.
+"""Holds GPUs without a run for a time: ``causeway reserve`` starts it as a systemd unit.
 
-``python3 kit reserve FOLDER``. It leases GPUs; runs of the same person lease them below it. At its end it
-lets go of those that no run is on, and of others when their runs have ended.
+``python3 kit reserve FOLDER``. It leases GPUs, under which runs of the same user take leases. At its end it
+releases those without a run, and each other one when its run has ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEEPS = 3600
 
 
 def main(folder: Path) -> int:
-    """The exit code: 1 where GPUs are not free."""
+    """Hold the GPUs; return the exit code, which is 1 if they are not free."""
     os.umask(0o077)
     asked = json.loads((folder / "reservation.json").read_text(encoding="utf-8"))
     ended: list[int] = []

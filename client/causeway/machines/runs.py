@@ -1,4 +1,4 @@
-"""Runs on machines: started, found, stopped, resumed."""
+"""Runs on machines: start, find, stop, resume."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ PRIORITIES = {"low": -1, "high": 1}
 
 @dataclass(frozen=True)
 class Given:
-    """What a run gets beside its job and code."""
+    """What a run gets in addition to its job and code."""
 
     secret: Mapping[str, str] = field(default_factory=dict)
-    """Variables."""
+    """Secret environment variables."""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """What was filled into its command."""
+    """Values filled into its command."""
     exactly: Sequence[str] = ()
-    """``numpy==2.4.6``: versions of packages, of a run that is repeated."""
+    """Package versions of a run that is repeated: ``numpy==2.4.6``."""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Given:
-        """As a run's record has it."""
+        """Read it from a run's record."""
         return cls(record["secret"], record.get("parameters", {}), record.get("exactly", ()))
 
 
 class Machines:
-    """Those of ``--on``, that answer and can take a worker."""
+    """The machines of ``--on``, which answer and can run a worker."""
 
     def __init__(
         self, names: Sequence[str], workers: Sequence[Workers], job: Job, size: int, code: str = ""
     ) -> None:
-        """``size``: bytes of the code that will be sent, ``code``: its digest. All are asked at once, and
-        one error has all that is wrong with them."""
+        """Check all machines in parallel. ``size``: size in bytes of the code to send, ``code``: its digest.
+        One error contains all problems."""
         self._hosts = {host.name: host for host in hosts_named(names)}
         self.checked = at_once(
             [*self._hosts.values()],
@@ -81,18 +81,19 @@ class Machines:
 
     @property
     def taken(self) -> list[str]:
-        """Names of runs that this laptop remembers or one of them has."""
+        """Return the run names that this laptop remembers or one of the machines has."""
         return [*records.names(), *(name for said in self.checked.values() for name in said["runs"])]
 
     def roots(self, names: Sequence[str]) -> dict[str, str]:
-        """Of these machines one of each shared home: its identity → the first machine."""
+        """Return one of these machines for each shared home: its identity → the first machine."""
         found: dict[str, str] = {}
         for name in names:
             found.setdefault(self.checked[name]["root"], name)
         return found
 
     def image(self, job: Job) -> str:
-        """The image that workers run in; empty without podman. CausewayError where machines differ."""
+        """Return the image that workers run in; empty without podman. Raises CausewayError if machines
+        differ."""
         having = [name for name, said in self.checked.items() if said["podman"]]
         if not job.image or not having:
             return ""
@@ -105,11 +106,11 @@ def start(
     job: Job, machines: Machines, placed: Mapping[str, str], archive: IO[bytes], digest: str, size: int,
     given: Given, name: str = "", *, waits: bool = False,
 ) -> tuple[str, bool]:  # fmt: skip
-    """A new run on machines; its name, and whether it waits for GPUs. Nothing is left of it where a machine
-    fails.
+    """Start a new run on machines; return its name, and whether it is waiting for GPUs. If a machine fails,
+    nothing is left of it.
 
-    A ``name`` that is given is remembered before the run begins. ``waits``: GPUs that others have are waited
-    for, by the machines; otherwise that is an error.
+    A given ``name`` is recorded on this laptop before the run is started. ``waits``: machines wait for GPUs
+    that are taken; otherwise that is an error.
     """
     used = list(dict.fromkeys(placed.values()))
     roots = machines.roots(used)
@@ -134,7 +135,8 @@ def start(
 
 
 def placed_for(workers: Sequence[Workers], machines: Machines, *, waits: bool) -> dict[str, str]:
-    """Worker → machine. ``waits``: where GPUs are taken now, on machines that have them. CausewayError."""
+    """Return worker → machine. ``waits``: if GPUs are taken, use machines that have them. Raises
+    CausewayError."""
     try:
         return place(workers, machines.checked)
     except CausewayError:
@@ -144,8 +146,8 @@ def placed_for(workers: Sequence[Workers], machines: Machines, *, waits: bool) -
 
 
 def resume(run: Run, machines: Machines, placed: Mapping[str, str], job: Job, *, waits: bool = False) -> bool:
-    """Goes on with a run from its newest whole checkpoint, wherever that is. False if there is none.
-    ``waits``: as for ``start``."""
+    """Resume a run from its newest complete checkpoint, wherever that is. False if there is none. ``waits``:
+    as for ``start``."""
     used = list(dict.fromkeys(placed.values()))
     number = run.record["start"] + 1
     roots = machines.roots([*machines.checked])
@@ -165,7 +167,7 @@ def resume(run: Run, machines: Machines, placed: Mapping[str, str], job: Job, *,
 
 
 def check_job(job: Job, machines: Machines, placed: Mapping[str, str]) -> None:
-    """CausewayError for what machines can't do."""
+    """Raise CausewayError for what machines do not support."""
     roots = machines.roots(list(dict.fromkeys(placed.values())))
     if job.checkpoints.sharded and len(roots) > 1:
         hosts = ", ".join(roots.values())
@@ -177,10 +179,10 @@ def check_job(job: Job, machines: Machines, placed: Mapping[str, str]) -> None:
 
 
 def listed(hosts: Sequence[str]) -> tuple[list[Run], Mapping[str, CausewayError]]:
-    """All runs of machines, the newest first, and machines that do not answer."""
+    """Return all runs of machines, the newest first, and the machines that do not answer."""
     answers, errors = tried(hosts_named(hosts), lambda host: host.ask("status", runs=[]))
     found = _newest(answers)
-    # Those that they run with others.
+    # Runs that they share with others.
     others = {each["host"] for record in found.values() for each in record["workers"].values()} - {*hosts}
     more, faults = tried(
         [Host(name) for name in sorted(others)], lambda host: host.ask("status", runs=[*found])
@@ -190,7 +192,7 @@ def listed(hosts: Sequence[str]) -> tuple[list[Run], Mapping[str, CausewayError]
 
 
 def _newest(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Run → its record, by the last start that a machine knows."""
+    """Return run → its record, from the machine that knows the latest start."""
     found: dict[str, dict[str, Any]] = {}
     for said in answers.values():
         for each in said["runs"]:
@@ -201,7 +203,7 @@ def _newest(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any
 
 
 def find(name: str, on: Sequence[str]) -> Run:
-    """One run. ``on``: machines that know it; without any, those that this laptop remembers."""
+    """Return one run. ``on``: machines that know it; by default, those that this laptop remembers."""
     hosts = list(on) or records.hosts_of(name) or []
     answers, errors = tried(hosts_named(hosts), lambda host: host.ask("status", runs=[name]))
     record = _newest(answers).get(name)
@@ -217,8 +219,8 @@ def find(name: str, on: Sequence[str]) -> Run:
 def several(
     names: Sequence[str], on: Sequence[str], offsets: Mapping[str, int]
 ) -> tuple[dict[str, Run], dict[str, tuple[str, int]], Mapping[str, CausewayError]]:
-    """Runs that machines know; what ``causeway.report`` wrote from the byte of ``offsets`` on, and where that
-    ends; machines that do not answer."""
+    """Return runs as their machines know them; what ``causeway.report`` wrote from the byte offset in
+    ``offsets`` on, and the offset of its end; machines that do not answer."""
     answers, errors = tried(
         hosts_named(on), lambda host: host.ask("status", runs=list(names), reports=dict(offsets))
     )
@@ -234,18 +236,18 @@ def several(
 
 
 def clear(name: str, hosts: Sequence[str], workers: Sequence[str]) -> None:
-    """Removes what an unfinished start has left that no machine knows."""
+    """Remove what an unfinished start has left and no machine has recorded."""
     _abandon(name, dict.fromkeys(hosts, workers), 1, remove=True)
 
 
 def undo(run: Run) -> None:
-    """Undoes the last start of a run, which did not get as far as its workers."""
+    """Undo the last start of a run, which failed before its workers were started."""
     start = run.record["start"]
     _abandon(run.name, _workers_on({each.name: each.host for each in run.workers}), start, remove=start == 1)
 
 
 def go_on(run: Run, seconds: int | None = None, *, waits: bool = False) -> bool:
-    """``resume`` on the machines that it had. ``seconds``: the longest that it may run."""
+    """``resume`` on the machines that it had. ``seconds``: the maximum run time."""
     job, workers = job_of(run)
     machines = Machines(run.hosts, workers, job, 0)
     placed = placed_for(workers, machines, waits=waits)
@@ -253,8 +255,8 @@ def go_on(run: Run, seconds: int | None = None, *, waits: bool = False) -> bool:
 
 
 def again(run: Run, job: Job, given: Given) -> tuple[str, bool]:
-    """A new run with the code of another one, on the machines that that one was given; as ``start``. Its GPUs
-    are waited for."""
+    """Start a new run with the code of another one, on the machines that were given for that one; as
+    ``start``. It waits for its GPUs."""
     workers, digest = workers_of(job), str(run.record["code"])
     machines = Machines(job.on or run.hosts, workers, job, 0, digest)
     placed = placed_for(workers, machines, waits=True)
@@ -266,7 +268,7 @@ def again(run: Run, job: Job, given: Given) -> tuple[str, bool]:
 
 
 def copy_code(run: Run, archive: IO[bytes]) -> None:
-    """Appends the archive of a run's code to a file. CausewayError where its machine has none."""
+    """Append the archive of a run's code to a file. Raises CausewayError if its machine does not have it."""
     with (
         sent(Host(_first(run)), run.name, "", ["code.tar.gz"]) as stream,
         tarfile.open(fileobj=stream, mode="r|") as tar,
@@ -284,21 +286,21 @@ class Left:
     """What a run has left on its machines."""
 
     metrics: Mapping[str, str]
-    """Worker → the end of what it reported, and of what it used."""
+    """Worker → the end of its reports, and of its usage."""
     usage: Mapping[str, str]
     packages: Sequence[str]
     parts: Sequence[Part]
-    """Of checkpoints."""
+    """Parts of its checkpoints."""
     seconds: float
     """How long it ran, over all starts."""
 
 
 def left(run: Run, *, metrics: int = 0, usage: int = 0, most: int = 0) -> Left:
-    """``metrics``, ``usage``: bytes of each worker that are read, the last; ``most``: of so many workers.
-    UnreachableError where a machine does not answer."""
+    """Read what a run has left. ``metrics``, ``usage``: how many bytes of each worker to read, from the end;
+    ``most``: of how many workers. Raises UnreachableError if a machine does not answer."""
     first = _first(run)
     if run.state in ENDED and not any(each.state == "running" for each in run.workers):
-        # Also what workers that were killed left whole.
+        # Includes what killed workers left complete.
         at_once([Host(first)], lambda host: host.ask("settle", run=run.name))
     wanted = {host: [each.name for each in run.workers[:most] if each.host == host] for host in run.hosts}
     answers = at_once(
@@ -316,12 +318,13 @@ def left(run: Run, *, metrics: int = 0, usage: int = 0, most: int = 0) -> Left:
 
 
 def bring(run: Run, files: Sequence[str], folder: Path) -> None:
-    """Files of the run's checkpoints, by their keys, into a folder."""
+    """Copy files of the run's checkpoints, given by key, into a folder."""
     unpacked(Host(_first(run)), run.name, "kept", files, folder)
 
 
 def unpacked(host: Host, run: str, of: str, files: Sequence[str], folder: Path) -> None:
-    """Files below a folder of a run, or all, into one of this machine. CausewayError for a part of them."""
+    """Copy files of a folder of a run, or all, into a local folder. Raises CausewayError if only a part
+    arrived."""
     folder.mkdir(parents=True, exist_ok=True)
     unpack = ["tar", "-x", "-f", "-", "-C", str(folder)]
     with sent(host, run, of, files) as stream, subprocess.Popen(unpack, stdin=subprocess.PIPE) as tar:
@@ -338,14 +341,15 @@ def _first(run: Run) -> str:
 
 
 def stop(run: Run) -> bool:
-    """Asks all workers to end. False if none runs. CausewayError where a machine does not answer."""
+    """Ask all workers to stop. False if none is running. Raises CausewayError if a machine does not
+    answer."""
     by = f"{getpass.getuser()} on {socket.gethostname()}"
     answers = at_once([Host(name) for name in run.hosts], lambda host: host.ask("stop", run=run.name, by=by))
     return any(said["stopped"] for said in answers.values())
 
 
 def homes(run: Run) -> list[str]:
-    """Its machines, of each shared home one."""
+    """Return its machines, one for each shared home."""
     answers = at_once([Host(name) for name in run.hosts], lambda host: host.ask("status", runs=[run.name]))
     found: dict[str, str] = {}
     for name, said in answers.items():
@@ -376,7 +380,7 @@ def _known(
 
 
 def _claimed(base: str, machines: Machines, hosts: Sequence[str]) -> str:
-    """A name that none of them has, and its folder on each of these."""
+    """Choose a name that no machine has, and create its folder on each of these."""
     stem = f"{base}-{records.NAMED}"
     numbers = [int(end) for start, _, end in (name.rpartition("-") for name in machines.taken)
                if start == stem and end.isdigit()]  # fmt: skip
@@ -387,7 +391,7 @@ def _claimed(base: str, machines: Machines, hosts: Sequence[str]) -> str:
 
 
 def _claim(name: str, hosts: Sequence[Host]) -> bool:
-    """On all of them, or on none."""
+    """Create the folder on all machines, or on none."""
     answers = at_once(hosts, lambda host: host.ask("claim", run=name))
     claimed = [host for host in hosts if answers[host.name]["claimed"]]
     if len(claimed) < len(hosts):
@@ -399,7 +403,7 @@ def _record(
     name: str, job: Job, machines: Machines, placed: Mapping[str, str], digest: str, number: int,
     given: Given, waits: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """What the run's machines have to know, all of it the same on each."""
+    """Return what the run's machines have to know; it is the same on each."""
     workers = workers_of(job)
     addresses, control = _meet(machines, placed)
     now = time.time()
@@ -435,8 +439,8 @@ def _record(
 
 
 def _meet(machines: Machines, placed: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Worker → ``host:port``, and where the first worker's process listens: addresses that were tried, by all
-    the other machines, and ports that were free. CausewayError that names both ends."""
+    """Return worker → ``host:port``, and where the first worker's process listens: addresses that all other
+    machines could connect to, and free ports. Raises CausewayError that names both ends."""
     hosts = [machines.host(name) for name in dict.fromkeys(placed.values())]
     with ExitStack() as stack:
         offers: dict[str, Any] = {}
@@ -488,8 +492,8 @@ def _tried_addresses(hosts: Sequence[Host], offers: Mapping[str, Any]) -> dict[s
 
 
 def _begin(machines: Machines, name: str, placed: Mapping[str, str], record: Mapping[str, Any]) -> bool:
-    """Starts all workers, and lets them go once all have their GPUs, or wait for them; whether one still
-    waits. CausewayError."""
+    """Start all workers, and let them begin once all have their GPUs, or wait for them; return whether one is
+    waiting. Raises CausewayError."""
     on = _workers_on(placed)
     hosts = [machines.host(each) for each in on]
     answers = at_once(hosts, lambda host: host.ask("start", run=name, workers=on[host.name]))
@@ -506,7 +510,7 @@ def _begin(machines: Machines, name: str, placed: Mapping[str, str], record: Map
 
 
 def _workers_on(placed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Machine → its workers."""
+    """Return machine → its workers."""
     found: dict[str, list[str]] = {}
     for worker, host in placed.items():
         found.setdefault(host, []).append(worker)
@@ -514,15 +518,15 @@ def _workers_on(placed: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _abandon(name: str, on: Mapping[str, Sequence[str]], start: int, *, remove: bool) -> None:
-    """Undoes a start, where that is possible. ``on``: machine → its workers."""
+    """Undo a start as far as possible. ``on``: machine → its workers."""
     hosts = [Host(each) for each in on]
-    # Homes may be shared: first nothing runs any more.
+    # Homes may be shared: first make sure that nothing is running any more.
     tried(hosts, lambda host: host.ask("end", run=name, workers=list(on[host.name])))
     tried(hosts, lambda host: host.ask("remove" if remove else "back", run=name, start=start))
 
 
 def _share(run: Run, machines: Machines, roots: Mapping[str, str], policy: Policy) -> bool:
-    """Brings the newest whole checkpoint to all machines that do not have it. False if there is none."""
+    """Copy the newest complete checkpoint to all machines that do not have it. False if there is none."""
     hosts = [machines.host(name) for name in roots.values()]
     answers = at_once(hosts, lambda host: host.ask("settle", run=run.name))
     parts = {host: [Part.of(text) for text in said["parts"]] for host, said in answers.items()}
@@ -537,7 +541,7 @@ def _share(run: Run, machines: Machines, roots: Mapping[str, str], policy: Polic
     files = [
         path
         for part in whole[source][newest].parts
-        # What has a manifest is whole, so that comes last.
+        # A manifest marks a complete checkpoint, so it comes last.
         for path in (*(f"{folder_of(part)}{each.path}" for each in part.files),
                      f"{MANIFESTS}{part.worker}/{part.id}.json")
     ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Machines by the person's own ssh: their configuration, agent and jump hosts. It never asks for anything.
+"""Reaches machines over the user's own ssh, with their configuration, agent and jump hosts. It never prompts.
 
-Connections are shared (ssh_config(5), ``ControlMaster``) for a minute after the last use, unless the person's
-configuration shares them in its own way.
+Connections are shared (ssh_config(5), ``ControlMaster``) for a minute after the last use, unless the user's
+configuration already shares them.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ _CURES = (
 
 
 class Host:
-    """A machine, by the name that ssh knows it by."""
+    """A machine, by its name for ssh."""
 
     def __init__(self, name: str) -> None:
-        """InputError for what ssh would not take as a name."""
+        """Raises InputError if ssh would not accept the name."""
         if problem := _wrong(name):
             raise InputError([problem])
         self.name = name
 
     def ask(self, verb: str, source: IO[bytes] | None = None, **request: Any) -> dict[str, Any]:
-        """One answer. ``source``: what follows the request. CausewayError in the machine's words."""
+        """Send a request and return one answer. ``source``: what follows the request on stdin. Raises
+        CausewayError with the machine's error."""
         with self.asking(verb, **request) as process:
             assert process.stdin is not None
             with _unless_broken():
@@ -55,7 +56,7 @@ class Host:
             return self.answer(process)
 
     def answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-        """The next line of it."""
+        """Return the next line of the answer."""
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
@@ -67,12 +68,12 @@ class Host:
 
     @contextmanager
     def asking(self, verb: str, **request: Any) -> Iterator[subprocess.Popen[bytes]]:
-        """A request that was sent: its stdin is open, its stdout is where the answer begins."""
+        """Send a request. Its stdin stays open, and its stdout is at the beginning of the answer."""
         words = ["ssh", *self._options, "--", self.name, shlex.join(kit.command(verb))]
         try:
             process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is ours: what was begun over there is undone first
+                start_new_session=True,  # Ctrl-C is ours: first undo what was begun on the machine
             )  # fmt: skip
         except FileNotFoundError:
             raise CausewayError("ssh not found on this machine: install OpenSSH's client") from None
@@ -98,11 +99,12 @@ class Host:
                 process.terminate()
 
     def enter(self, run: str, worker: str, words: Sequence[str], *, terminal: bool) -> int:
-        """A terminal, or a command with our stdin and stdout, beside a worker; its exit code.
+        """Open a terminal, or run a command with our stdin and stdout, beside a worker; return its exit code.
 
-        ``words``: as ``causeway.machines.entering`` takes them. UnreachableError where the connection breaks.
+        ``words``: arguments of ``causeway.machines.entering``. Raises UnreachableError if the connection
+        breaks.
         """
-        # The login shell may be any, so that one that is known reads the variable.
+        # The login shell may be any, so the variable is read by a known one.
         kit_of = '"${XDG_DATA_HOME:-$HOME/.local/share}/causeway/machines/runs/$0"'
         mark = "" if terminal else f"printf {shlex.quote(kit.MARK_OF_PRINTF)}; "
         there = f'{mark}exec python3 {kit_of}/kit enter {kit_of} "$@"'
@@ -118,7 +120,7 @@ class Host:
         return code
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to a port of the loopback address over there (ssh(1), ``-W``)."""
+        """Connect to a port of the loopback address on the machine (ssh(1), ``-W``)."""
         ours, theirs = socket.socketpair()
         with theirs:
             words = ["ssh", *self._options, "-W", f"127.0.0.1:{port}", "--", self.name]
@@ -133,7 +135,7 @@ class Host:
 
     @cached_property
     def address(self) -> str:
-        """Where the person's configuration says it is."""
+        """The address in the user's configuration."""
         return self._configured.get("hostname", self.name)
 
     @cached_property
@@ -141,20 +143,20 @@ class Host:
         try:
             done = subprocess.run(["ssh", "-G", "--", self.name], capture_output=True, text=True)
         except FileNotFoundError:
-            return {}  # said when it is connected to
+            return {}  # output of ssh when it connects
         return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
 
     @cached_property
     def _options(self) -> list[str]:
         wanted = {
             "BatchMode": "yes", "ConnectTimeout": "10", "ServerAliveInterval": "15",
-            # What a person has configured for terminals.
+            # Options that the user may have configured for terminals.
             "RemoteCommand": "none", "ClearAllForwardings": "yes",
         }  # fmt: skip
         options = ["-T", *(f"-o{name}={value}" for name, value in wanted.items())]
         if self._configured.get("controlpath", "none") != "none":
             return options
-        # A socket's path has at most 104 bytes on macOS, whose folder for temporary files takes half of them.
+        # A socket's path has at most 104 bytes on macOS, whose temporary folder's path takes up half of them.
         own = os.environ.get("XDG_RUNTIME_DIR")
         folder = Path(own, "causeway-ssh") if own else Path(f"/tmp/causeway-ssh-{os.getuid()}")  # noqa: S108
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -171,7 +173,7 @@ class Host:
         ]
 
     def _fault(self, process: subprocess.Popen[bytes]) -> CausewayError:
-        """Why there was no answer."""
+        """Explain why there was no answer."""
         assert process.stderr is not None
         lines = process.stderr.read().decode(errors="replace").strip().splitlines()
         code, said = process.wait(), lines[-1].strip() if lines else "no answer"
@@ -188,7 +190,7 @@ class Host:
 
 
 def _call_after_mark(words: Sequence[str]) -> int:
-    """Runs it with our stdin and stderr, and passes its stdout on from ``kit.MARK``; its exit code."""
+    """Run it with our stdin and stderr, and pass on its stdout after ``kit.MARK``; return its exit code."""
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         before = []
@@ -198,7 +200,7 @@ def _call_after_mark(words: Sequence[str]) -> int:
                 before.clear()
                 break
         with suppress(BrokenPipeError):  # the reader is gone
-            _pass_on(b"".join(before))  # without a mark it is what a login shell refuses us with
+            _pass_on(b"".join(before))  # without a mark, it is the refusal of a login shell
             while data := process.stdout.read1(_CHUNK):  # type: ignore[attr-defined]
                 _pass_on(data)
         process.stdout.close()
@@ -211,21 +213,21 @@ def _pass_on(data: bytes) -> None:
 
 
 def hosts_named(names: Sequence[str]) -> list[Host]:
-    """Machines by the names that a person gave. InputError with all that are wrong."""
+    """Return machines by the names that the user gave. Raises InputError with all invalid ones."""
     if problems := [problem for name in names if (problem := _wrong(name))]:
         raise InputError(problems)
     return [Host(name) for name in names]
 
 
 def _wrong(name: str) -> Problem | None:
-    """What is wrong with a machine's name."""
+    """Return what is wrong with a machine's name."""
     if is_machine(name):
         return None
     return Problem("--on", repr(name), "not a name of a machine", "--on titan-01,titan-02")
 
 
 def at_once(hosts: Sequence[Host], ask: Callable[[Host], _T]) -> dict[str, _T]:
-    """What all of them answer, by name. One error with all that went wrong."""
+    """Ask all machines in parallel; return the answers by name. Raises one error with all failures."""
     answers, errors = tried(hosts, ask)
     if errors:
         kinds = {type(error) for error in errors.values()}
@@ -238,7 +240,7 @@ def at_once(hosts: Sequence[Host], ask: Callable[[Host], _T]) -> dict[str, _T]:
 def tried(
     hosts: Sequence[Host], ask: Callable[[Host], _T]
 ) -> tuple[dict[str, _T], Mapping[str, CausewayError]]:
-    """What they answer, and what went wrong, by name."""
+    """Ask all machines in parallel; return the answers and the failures by name."""
 
     def one(host: Host) -> _T | CausewayError:
         try:
@@ -254,6 +256,6 @@ def tried(
 
 @contextmanager
 def _unless_broken() -> Iterator[None]:
-    """Where the other end is gone, what it said is more use than that it is."""
+    """Ignore a broken pipe: what the other end wrote before is a better error."""
     with suppress(BrokenPipeError, ConnectionResetError):
         yield

@@ -1,4 +1,4 @@
-"""How a run on machines is, by what they know of it. It decides only."""
+"""Determines the state of a run on machines from their answers. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RESULTS = {
 
 @dataclass(frozen=True)
 class Worker:
-    """One of a run's."""
+    """A worker of a run."""
 
     name: str
     host: str
@@ -28,25 +28,25 @@ class Worker:
     gpus: tuple[int, ...] = ()
     reason: str = ""
     status: Mapping[str, Any] = field(default_factory=dict)
-    """What the runtime wrote down when it ended."""
+    """The runtime's record of its end."""
     is_cut: bool = False
-    """Whether its machine went away, and it is not to blame."""
+    """Whether its machine went away, so that the worker is not to blame."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as its machines know it."""
+    """A run as its machines know it."""
 
     name: str
     state: str
-    """``starting``, ``waiting``, ``running``, ``done``, ``failed``, ``stopped``, ``timed-out``, ``unknown``.
-    ``waiting``: for GPUs."""
+    """``starting``, ``waiting`` (for GPUs), ``running``, ``done``, ``failed``, ``stopped``, ``timed-out``,
+    ``unknown``."""
     since: float
-    """When its state became what it is."""
+    """When its state last changed."""
     reason: str
     workers: tuple[Worker, ...]
     first: Mapping[str, Any] | None
-    """Of the worker that failed first."""
+    """The record of the worker that failed first."""
     kept: bool
     """Whether it has a checkpoint."""
     record: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def interrupted(self) -> bool:
-        """Whether it failed as a machine went away."""
+        """Whether it failed because a machine went away."""
         return self.state == "failed" and self.first is None and any(each.is_cut for each in self.workers)
 
     @property
@@ -66,8 +66,8 @@ class Run:
 def run_of(
     name: str, record: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]
 ) -> Run:
-    """``answers``: machine → what it knows of this run, an item of ``status`` with the machine's ``booted``.
-    ``faults``: machine → why it gave no answer."""
+    """``answers``: machine → what it knows about this run, an item of ``status`` with the machine's
+    ``booted``. ``faults``: machine → why it did not answer."""
     workers = tuple(
         _worker(worker, each["host"], answers.get(each["host"]), faults.get(each["host"], ""))
         for worker, each in record["workers"].items()
@@ -97,7 +97,7 @@ def run_of(
         states = {worker.state for worker in workers}
         state = next((each for each in ("running", "waiting") if each in states), "starting")
         if state == "waiting":
-            # Of a worker that could have its GPUs, the others are what it waits for.
+            # A worker that could have its GPUs is waiting for the others.
             waits = [worker for worker in workers if worker.state == "waiting"]
             reason = min(waits, key=lambda worker: bool(worker.status.get("ready"))).reason
         elif first.state == "running":
@@ -109,7 +109,7 @@ def run_of(
 
 
 def _lost(failed: Mapping[str, Any], workers: tuple[Worker, ...]) -> str:
-    """Why a worker was lost: its machine knows more than the first one's, once it answers again."""
+    """Explain why a worker was lost: its machine, once it answers again, knows more than the first one."""
     name = f"{failed['role']}-{failed['rank']}"
     own = next((worker.reason for worker in workers if worker.name == name and worker.state == "lost"), "")
     return f"{name}: {own or failed['reason']}"
@@ -142,7 +142,8 @@ def _worker(name: str, host: str, answer: Mapping[str, Any] | None, fault: str) 
 
 
 def _why_waiting(said: Mapping[str, Any]) -> str:
-    """``waits, 2nd in its queue behind ada (resnet-1, since 2026-11-25 14:05)``."""
+    """Explain why it is waiting: ``waits, 2nd in its queue behind ada (resnet-1, since 2026-11-25
+    14:05)``."""
     if not said.get("place"):
         return "waits for GPUs"
     if said["ready"]:

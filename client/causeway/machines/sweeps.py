@@ -1,6 +1,6 @@
-"""Searches whose trials are runs on machines. This machine conducts them, and trials do not need it to go on.
+"""Searches whose trials are runs on machines. This machine conducts them; trials continue without it.
 
-What can't be done now, as a machine is away or all GPUs are taken, waits for another round.
+What cannot be done now, because a machine is away or all GPUs are taken, is tried again in a later round.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from causeway.workers import Workers, workers_of
 
 @dataclass
 class MachinesBench(FileBench):
-    """Of one search."""
+    """The bench of one search."""
 
     every = 5.0
     secret: Mapping[str, str] = field(default_factory=dict)
-    """Variables of trials that are not recorded here."""
+    """Secret environment variables of trials, which are not recorded here."""
     _runs: dict[str, Run] = field(default_factory=dict)
-    """Of trials that are not over, as they were found in this round."""
+    """Runs of unfinished trials, as found in this round."""
     _waiting: set[int] = field(default_factory=set)
-    """Trials that are recorded as running, and have to be started or to go on."""
+    """Trials that are recorded as running, and have to be started or resumed."""
     _read: dict[str, int] = field(default_factory=dict)
-    """Run → how many bytes of its reports were read."""
+    """Run → number of bytes of its reports that were read."""
     _away: Mapping[str, CausewayError] = field(default_factory=dict)
     """Machines that do not answer."""
     _said: dict[str, str] = field(default_factory=dict)
@@ -51,10 +51,10 @@ class MachinesBench(FileBench):
         return workers_of(self.job)
 
     def engine(self) -> Engine:
-        """As many at once as there is room for."""
+        """Return the engine, with ``parallel`` lowered to what there is room for."""
         engine = super().engine()
         rows = self._rows.values()
-        # At the end of a search nothing is started any more, and machines need not be checked.
+        # At the end of a search nothing is started any more, so machines need not be checked.
         left = len(rows) < engine.sweep.trials or any(row.state == "paused" for row in rows)
         if not self._first and left:
             running = sum(AFTER.get(row.state, row.state) == "running" for row in rows)
@@ -76,7 +76,8 @@ class MachinesBench(FileBench):
             raise UnreachableError(left)
 
     def _unreached(self) -> str:
-        """Which trials may continue on machines that cannot be reached to stop them; empty for none."""
+        """Name trials that may continue on machines that cannot be reached to stop them; empty if there are
+        none."""
         live = self._live("running", "resuming", "pausing", "stopping")
         left = [row.id for row in live if self._is_away(row)]
         if not left:
@@ -103,10 +104,10 @@ class MachinesBench(FileBench):
         return [row for _, row in sorted(self._rows.items()) if row.state in states]
 
     def _look(self) -> None:
-        """All machines are asked once for all trials that are not over."""
+        """Ask all machines once for all unfinished trials."""
         live = {row.id: row for row in self._live("running", "resuming", "pausing", "stopping")}
         offsets = {name: self._read.get(name, 0) for name in live}
-        # No run has the search's own name: without trials it is which machines answer that is asked.
+        # No run has the search's own name: without trials, this only checks which machines answer.
         names = [*live] or [self.folder.name]
         self._runs, reports, self._away = runs.several(names, self.on, offsets)
         for name in self.on:
@@ -116,7 +117,7 @@ class MachinesBench(FileBench):
             if not text and (row.has_checkpoint or not kept):
                 continue
             found = [*found_in(text.splitlines(), self.sweep.metric)]
-            # All of it is read again by a conductor that begins.
+            # A new conductor reads everything again.
             before = row.reports if self._read.get(name) else []
             self._read[name] = end
             row.reports = [*before, *found]
@@ -125,16 +126,16 @@ class MachinesBench(FileBench):
             self._note(row)
 
     def _is_due(self, row: Row) -> bool:
-        """Whether it was not started yet, or was stopped to go on with the search."""
+        """Whether it has not been started yet, or was stopped and should continue with the search."""
         run = self._runs.get(row.id)
         return run is None or run.state in ("starting", "stopped") or bool(run.stopped_by)
 
     def _is_away(self, row: Row) -> bool:
-        """Whether it may run on a machine that does not answer."""
+        """Whether it may be running on a machine that does not answer."""
         return bool({*(records.hosts_of(row.id) or ())}.intersection(self._away))
 
     def _take(self, row: Row) -> None:
-        """Of one that should run: whether it has ended."""
+        """Return whether a trial that should be running has ended."""
         run = self._runs.get(row.id)
         if run is None or run.state not in ENDED:
             return
@@ -147,20 +148,20 @@ class MachinesBench(FileBench):
             self._note_end(row, run.state, lambda: failure_of(run.first) if run.first else run.reason)
 
     def _take_stopped(self, row: Row) -> None:
-        """Of one that was asked to stop."""
+        """Process a trial that was asked to stop."""
         run = self._runs.get(row.id)
         if run is None:
             if not self._is_away(row):
                 self._note(row, state=AFTER[row.state])  # it had not been started
         elif run.state == "done":
-            self._note_end(row, "done", str)  # before it was asked
+            self._note_end(row, "done", str)  # before it was asked to stop
         elif run.state in ENDED and not _is_ending(run):
             self._note(row, state=AFTER[row.state])
         elif not run.stopped_by:
             self._ask_to_stop(run)
 
     def _stop(self, rows: Sequence[Row]) -> None:
-        """They have stopped when a later round says so."""
+        """Ask trials to stop. A later round finds that they have."""
         if new := [row.id for row in rows if row.id not in self._runs]:
             self._runs.update(runs.several(new, self.on, {})[0])
         for row in rows:
@@ -171,7 +172,7 @@ class MachinesBench(FileBench):
     def _ask_to_stop(self, run: Run) -> None:
         try:
             runs.stop(run)
-        except CausewayError as error:  # a later round asks again
+        except CausewayError as error:  # retried in a later round
             self._tell(run.name, str(error))
 
     # -- Starts -------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ class MachinesBench(FileBench):
         self._try(row)
 
     def _try(self, row: Row) -> None:
-        """Starts it, or goes on with it, if that can be done now."""
+        """Start or resume a trial, if that is possible now."""
         try:
             if not self._begin(row):
                 return
@@ -194,14 +195,14 @@ class MachinesBench(FileBench):
         self._note(row, state="running", cause="")
 
     def _begin(self, row: Row) -> bool:
-        """False where its last start has not ended yet. CausewayError."""
+        """Start a trial. False if its last start has not ended yet. Raises CausewayError."""
         known, _, errors = runs.several([row.id], self._present, {})
         away = {**self._away, **errors}
         run = known.get(row.id)
         if run is None:
             tried_on = records.hosts_of(row.id)
             if unsure := [name for name in tried_on or () if name in away]:
-                raise away[unsure[0]]  # it may run there
+                raise away[unsure[0]]  # it may be running there
             hosts = [name for name in self.on if name not in away]
             if not hosts:
                 raise next(iter(away.values()))
@@ -217,7 +218,7 @@ class MachinesBench(FileBench):
             return True
         if _is_ending(run) or run.state not in (*ENDED, "starting"):
             return False
-        if run.state == "starting":  # one that began it was killed
+        if run.state == "starting":  # a conductor that started it was killed
             runs.undo(run)
             return False
         runs.go_on(run)
@@ -233,7 +234,7 @@ class MachinesBench(FileBench):
         return (self.folder / ARCHIVE).stat().st_size
 
     def _room(self, most: int) -> int:
-        """For how many more trials there are GPUs now."""
+        """Return for how many more trials GPUs are free now."""
         hosts = self._present
         if most < 1 or not hosts:
             return 0
@@ -246,12 +247,12 @@ class MachinesBench(FileBench):
         return room(self._workers, checked, most)
 
     def _tell(self, what: str, text: str) -> None:
-        """Once, until it changes."""
+        """Report a text once, until it changes."""
         if text and self._said.get(what) != text:
             self.say(text)
         self._said[what] = text
 
 
 def _is_ending(run: Run) -> bool:
-    """Whether a worker still runs, or may."""
+    """Whether a worker is running, or may be."""
     return any(worker.state in ("running", "unknown") for worker in run.workers)

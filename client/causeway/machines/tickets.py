@@ -1,7 +1,8 @@
-"""Who waits for GPUs of this machine: a file each beside the leases, locked while its worker's process lives.
+"""Who waits for GPUs of this machine: one file each beside the leases, locked while its worker's process
+lives.
 
-Of several machines all sort by the same: priority, when the run was submitted, its name. So of two runs the
-same one goes first on each machine that both want, and neither waits for the other.
+All machines sort by the same key: priority, submission time of the run, its name. So of two runs the same one
+goes first on each machine that both want, and neither waits for the other.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LONGEST = 4096
 
 
 class Ticket:
-    """One worker's place in the queue."""
+    """A worker's place in the queue."""
 
     def __init__(self, holder: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         """``holder``: ``user``, ``run``, ``worker``, ``priority``, ``since``. ``wanted``: ``count``,
@@ -31,11 +32,11 @@ class Ticket:
         self._file = -1
 
     def draw(self) -> None:
-        """It is seen from now on, where it was before."""
+        """Enter the queue, at its former place if it had one."""
         if self._file >= 0 or not self.said["count"]:
             return
         _clear()
-        # By another name until it is locked: a ticket that is not locked does not count.
+        # Under another name until it is locked: a ticket that is not locked does not count.
         part = self._path.with_name(f".{self._path.name}")
         self._file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         os.fchmod(self._file, 0o644)
@@ -44,7 +45,7 @@ class Ticket:
         part.rename(self._path)
 
     def drop(self) -> None:
-        """It is removed."""
+        """Leave the queue."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -52,23 +53,23 @@ class Ticket:
             self._file = -1
 
     def keep(self) -> None:
-        """Marks it as used, for what clears folders of temporary files."""
+        """Update its access time, so that cleaners of temporary files leave it alone."""
         if self._file >= 0:
             os.utime(self._file)
 
     def ahead(self) -> list[dict[str, Any]]:
-        """Those that go first, the first one's first."""
+        """Return the tickets that go first, in order."""
         return [each for each in queue() if _order(each) < _order(self.said)]
 
 
 def queue() -> list[dict[str, Any]]:
-    """All that wait here, in their order."""
+    """Return all tickets on this machine, in order."""
     found = [said for path in _folder().iterdir() if (said := _read(path))]
     return sorted(found, key=_order)
 
 
 def place(ahead: Sequence[Mapping[str, Any]], run: str) -> tuple[int, str]:
-    """1 for the first, and who is just before it: ``ada (resnet-1, since 2026-11-27 14:05)``."""
+    """Return the position, from 1, and the ticket just ahead: ``ada (resnet-1, since 2026-11-27 14:05)``."""
     others = {(each["user"], each["run"]): each for each in ahead if each["run"] != run}
     last = [*others.values()][-1:]
     who = "".join(f"{each['user']} ({each['run']}, since {leases.clock(each['since'])})" for each in last)
@@ -84,7 +85,7 @@ def _folder() -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a ticket says; empty for one that is not locked, and for other files."""
+    """Read a ticket; empty for one that is not locked, and for other files."""
     if path.name.startswith("."):
         return {}
     try:
@@ -105,7 +106,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _clear() -> None:
-    """Removes this user's tickets that are not locked any more."""
+    """Remove this user's tickets that are no longer locked."""
     for path in _folder().glob(f"{os.getuid()}-*"):
         with contextlib.suppress(OSError):
             file = os.open(path, os.O_RDONLY)

@@ -1,7 +1,8 @@
-"""How the workers of a run get their GPUs: all at once, or none, so that none is kept idle for the others.
+"""How the workers of a run get their GPUs: all at the same time or none, so that none sits idle waiting for
+the others.
 
-Each says to the first one whether it is its turn, and its GPUs are free. Once all say so, the first one takes
-its own and asks the others to; where one fails, all give back what they took, and keep their place.
+Each worker tells the first one whether it is its turn and its GPUs are free. Once all are ready, the first
+one leases its own and asks the others to; if one fails, all release what they leased, and keep their places.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TAKES = 60.0
 
 
 class Turn:
-    """One worker's."""
+    """A worker's turn."""
 
     def __init__(self, wanted: Mapping[str, Any], holder: Mapping[str, Any], held: Leases) -> None:
         self.gpus: list[Gpu] = []
@@ -38,7 +39,8 @@ class Turn:
         """``place`` in the queue, ``behind`` whom, ``why`` it waits though it is the first."""
 
     def look(self) -> bool:
-        """Whether its GPUs are free and it is first in the queue, as of the last check. CausewayError."""
+        """Whether its GPUs were free, and it was first in the queue, at the last check. Raises
+        CausewayError."""
         if time.monotonic() < self._look_at:
             return bool(self.said["ready"])
         self._look_at = time.monotonic() + _LOOKS
@@ -59,7 +61,7 @@ class Turn:
         return ready
 
     def take(self) -> bool:
-        """Leases them, if that can be done now."""
+        """Lease them, if that is possible now."""
         run = self._holder["run"]
         ahead = [each for each in self.ticket.ahead() if each["run"] != run]
         holder = {**self._holder, "until": time.time() + self._holder["seconds"]}
@@ -72,7 +74,7 @@ class Turn:
         return True
 
     def back(self) -> None:
-        """Gives them back, and is where it was."""
+        """Release them, and return to the place in the queue."""
         self._leases.release()
         self.gpus = []
         self.ticket.draw()
@@ -92,7 +94,7 @@ class First:
         """While the others take theirs."""
 
     def step(self) -> bool:
-        """Whether all have their GPUs."""
+        """Do one step; return whether all have their GPUs."""
         now = time.monotonic()
         if self._until is None:
             ready = self._turn.look()
@@ -110,7 +112,7 @@ class First:
             self._leader.ready.clear()
             self._leader.tell(back=self._round)
             self._until = None
-            # Not in step with a run that does the same.
+            # Random, so as not to stay in step with another run.
             self._again = now + random.uniform(1, 3)  # noqa: S311
         elif len(answers) == len(self._others):
             self._leader.tell(begin=self._round)
@@ -119,7 +121,7 @@ class First:
 
 
 class Other:
-    """Another worker's part: it does what the first one asks."""
+    """Another worker's part: it follows the first one's orders."""
 
     def __init__(self, turn: Turn, follower: Follower) -> None:
         self._turn = turn
@@ -127,7 +129,7 @@ class Other:
         self._told: bool | None = None
 
     def step(self) -> bool:
-        """Whether all have their GPUs."""
+        """Do one step; return whether all have their GPUs."""
         order = self._follower.order()
         if "begin" in order:
             return True

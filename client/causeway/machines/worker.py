@@ -1,8 +1,8 @@
 """One worker on its machine, from its GPUs' lease to its last checkpoint: what its systemd unit runs.
 
 ``python3 <run>/kit worker <run> <worker>``. It leases GPUs, waits until all workers of the run have theirs
-(``waiting``), and runs ``runtime.py``. SIGTERM is forwarded; by a file that ``stop`` makes it knows a
-person's from that of a machine that shuts down. The first worker's process decides for all (``gang``).
+(``waiting``), and runs ``runtime.py``. SIGTERM is forwarded; a file that ``stop`` creates tells a user's
+request from a shutdown of the machine. The first worker's process decides for all (``gang``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHUT_DOWN = "its machine shut down, or the systemd user session there ended"
 
 
 class Notes:
-    """What others read of a worker: its file in the folder of its start, replaced as a whole."""
+    """The state of a worker for other processes: its file in the folder of its start, replaced atomically."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "worker.json"
@@ -61,7 +61,7 @@ class Notes:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """So that it is there as a whole or as it was, also after a power cut."""
+    """Write a file atomically and durably: also after a power cut it is either complete or unchanged."""
     part = path.with_suffix(".part")
     with part.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -71,7 +71,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def boot() -> str:
-    """Another one after each start of the machine."""
+    """The boot id, which changes with each boot of the machine."""
     return _BOOT.read_text(encoding="ascii").strip()
 
 
@@ -80,7 +80,7 @@ def start_folder(run: Path, start: int) -> Path:
 
 
 class Asked:
-    """Whether this process was asked to end, and by whom."""
+    """Whether this process was asked to stop, and by whom."""
 
     def __init__(self, stop: Path) -> None:
         self._stop = stop
@@ -93,21 +93,21 @@ class Asked:
 
     @property
     def by(self) -> str:
-        """``person``, ``system``, or empty."""
+        """Return ``person``, ``system``, or empty."""
         if not self._signalled:
             return ""
         return "person" if self._stop.exists() else "system"
 
 
 def main(run: Path, name: str) -> int:
-    """The exit code: 0 where the run ended as its outcome says, 1 where the worker never ran, and that of a
-    full disk."""
+    """Run the worker; return the exit code: 0 if the run ended with its outcome recorded, 1 if the worker
+    never ran; a full disk has a code of its own."""
     try:
         return _main(run, name)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        # Nothing can be written down, but systemd keeps how a unit ended.
+        # Nothing can be recorded here, but systemd records how a unit ended.
         print(f"causeway: {error}", file=sys.stderr)
         return DISK_FULL
 
@@ -149,7 +149,7 @@ def _main(run: Path, name: str) -> int:
 
 
 def _wait(go: Path, asked: Asked) -> None:
-    """Until all workers have what they need. CausewayError if that does not come."""
+    """Wait until all workers have what they need. Raises CausewayError if that does not happen."""
     until = time.monotonic() + _PATIENCE
     while not go.exists():
         if asked.by:
@@ -160,7 +160,7 @@ def _wait(go: Path, asked: Asked) -> None:
 
 
 class Worker:
-    """A worker that was let go."""
+    """A worker that may begin."""
 
     def __init__(
         self, run: Path, record: Mapping[str, Any], name: str, notes: Notes, leases: Leases, asked: Asked
@@ -177,7 +177,7 @@ class Worker:
         """Who wanted it to end: ``person``, ``system``, ``peer``."""
 
     def run(self, folder: Path, gpus: Sequence[Gpu] | Turn) -> dict[str, Any]:
-        """Runs it to its end; how it ended. ``gpus``: those that it has, or how it gets them."""
+        """Run it to its end; return how it ended. ``gpus``: its GPUs, or how it gets them."""
         record, first = self._record, self._record["first"]
         leader = follower = None
         if self._name == first:
@@ -207,7 +207,7 @@ class Worker:
         return status
 
     def _await(self, turn: Turn, leader: Leader | None, follower: Follower | None) -> str:
-        """Until it has its GPUs; who wants it to end before that."""
+        """Wait until it has its GPUs; return who asked it to end before that."""
         part: First | Other
         if leader is not None:
             part = First(turn, leader, self._record["workers"].keys() - {self._name})
@@ -249,7 +249,7 @@ class Worker:
         place.save_left(policy)
         place.begin(policy)
         self._link()
-        # What podman says, for one: the program's output is the runtime's to keep.
+        # Mostly podman's messages: the runtime keeps the program's output.
         said = folder / "stderr.txt"
         savers = [saver] if self._name in policy.workers else []
         with said.open("wb") as errors, saving(savers, policy.every):
@@ -273,7 +273,7 @@ class Worker:
 
     @property
     def _path(self) -> str:
-        """Where the program writes checkpoints if it does not read the variable; empty for nowhere else."""
+        """Where the program writes checkpoints if it does not read the variable; empty if nowhere else."""
         return str(self._record["job"].get("checkpoints", {}).get("path", ""))
 
     def _link(self) -> None:
@@ -290,7 +290,7 @@ class Worker:
     def _follow(
         self, process: subprocess.Popen[bytes], leader: Leader | None, follower: Follower | None
     ) -> None:
-        """Until the process has ended, by itself or because the run has."""
+        """Wait until the process has ended, by itself or because the run has."""
         kill_at, kept = None, time.monotonic()
         while process.poll() is None:
             time.sleep(_PAUSE)
@@ -308,7 +308,7 @@ class Worker:
                 kill_at += 10
 
     def _wanted(self, leader: Leader | None, follower: Follower | None) -> str:
-        """Who wants this worker to end."""
+        """Return who asks this worker to end."""
         if asked := self._asked.by:
             if leader is not None:
                 _end(leader, asked)
@@ -318,7 +318,7 @@ class Worker:
         return "peer" if follower is not None and follower.stop() else ""
 
     def _conclude(self, leader: Leader, start: Path, status: Mapping[str, Any]) -> None:
-        """Waits for the others, and writes down how the run ended."""
+        """Wait for the others, and record how the run ended."""
         leader.note(self._name, status)
         while not leader.over:
             leader.look(self._name)
@@ -328,7 +328,7 @@ class Worker:
         write_whole(start / "outcome.json", json.dumps(leader.outcome()))
 
     def _environment(self, folder: Path, visible: Mapping[str, str]) -> dict[str, str]:
-        """Of the runtime. CausewayError if packages can't be installed."""
+        """Return the environment of the runtime. Raises CausewayError if packages cannot be installed."""
         run, place = self._run, self._place
         for name in ("results", "workers"):
             (run / name).mkdir(exist_ok=True)
@@ -385,20 +385,21 @@ def podman(
     run: Path, worker: str, image: str, gpus: list[str], environment: Mapping[str, str], script: str,
     more: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
-    """The worker in a container: its folder is where it is outside, its files are its person's.
+    """Return the command that runs the worker in a container. Its folder has the same path as outside, and
+    its files belong to the user.
 
-    GPUs by the Container Device Interface (podman-run(1), ``--device``), as nvidia-ctk sets it up.
+    GPUs are added by the Container Device Interface (podman-run(1), ``--device``), as set up by nvidia-ctk.
     """
     passed = [name for name in environment if name.startswith(("CAUSEWAY_", "CUDA_", "GLOO_", "NCCL_"))]
     given = json.loads((run / "run.json").read_text(encoding="utf-8"))["workers"][worker]["env"]
-    # In the unit's own control group, which ends with the unit; without cgroups v2 it is there anyhow.
+    # In the unit's own control group, which ends with the unit; without cgroups v2 it is there in any case.
     split = ["--cgroups=split"] if Path("/sys/fs/cgroup/cgroup.controllers").exists() else []
     return [
         "podman", "run", "--rm", "--replace", "--name", f"causeway-{run.name}-{worker}", *split,
         "--network=host", "--userns=keep-id", "--security-opt=label=disable",
         f"--volume={run}:{run}", "--volume=/dev/shm:/dev/shm", *more,
         *(f"--device=nvidia.com/gpu={index}" for index in gpus),
-        # From podman's own environment: a command line is everybody's to read.
+        # Passed in podman's environment: everyone can read a command line.
         *(f"--env={name}" for name in sorted({*passed, *given})),
         "--entrypoint=python3", image, str(run / "runtime.py"), script,
     ]  # fmt: skip
@@ -412,9 +413,9 @@ def _follower(worker: str, token: str, control: Mapping[str, Any], host: str) ->
 
 
 def _interfaces(address: str) -> dict[str, str]:
-    """The network interface that leads to the first worker, for gloo and NCCL.
+    """Set the network interface towards the first worker for gloo and NCCL.
 
-    gloo takes the address of the machine's own name, which /etc/hosts of Debian and Ubuntu says is 127.0.1.1.
+    gloo uses the address of the machine's own name, which is 127.0.1.1 in /etc/hosts of Debian and Ubuntu.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
