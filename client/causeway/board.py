@@ -62,7 +62,7 @@ class Remote:
         self._reported = Reported(scratch, folder / REPORTED)
 
     def renew(self, storage: Storage) -> None:
-        """Return the same storage with renewed credentials."""
+        """Replace the storage by the same one with renewed credentials."""
         self._events.storage = self._metrics.storage = storage
 
     def follow(self) -> None:

@@ -217,7 +217,7 @@ def _narrow(values: Mapping[str, Any], parameters: dict[str, str], origins: dict
 
 
 def _sweep_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Return problems between fields of a sweep. Problems within a field are reported by the model."""
+    """Yield problems between fields of a sweep. Problems within a field are reported by the model."""
     if "sweep" not in values:
         return
     try:
@@ -228,7 +228,7 @@ def _sweep_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _across(job: Job) -> Iterator[Problem]:
-    """Return problems between fields. The model does not check them, as it also reads runs that were
+    """Yield problems between fields. The model does not check them, as it also reads runs that were
     submitted earlier."""
     memories = {
         f"roles.{name}.memory" if role.memory else "memory": role.memory or job.memory

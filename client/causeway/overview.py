@@ -1,5 +1,5 @@
-"""All that is known of a run, wherever it ran: of the cluster and its store, of machines without one, or of
-this machine."""
+"""Everything known about a run, wherever it ran: in the cluster and its store, on machines without a cluster,
+or on this machine."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _WORKERS = 8
 
 @dataclass(frozen=True)
 class Saved:
-    """A whole checkpoint."""
+    """A complete checkpoint."""
 
     name: str
     size: int
-    """Bytes."""
+    """In bytes."""
     largest_part: int
     """Bytes that one worker copies."""
     written: float
@@ -54,14 +54,14 @@ class Saved:
 
 @dataclass(frozen=True)
 class Known:
-    """A run."""
+    """What is known about a run."""
 
     name: str
     where: str
     """Its namespace, or the name of this machine."""
     state: str
     since: float
-    """When its state became what it is, in seconds since the epoch."""
+    """When its state last changed, in seconds since the epoch."""
     seconds: float
     """How long it has run, over all its starts."""
     job: Job
@@ -69,29 +69,29 @@ class Known:
     parameters: Mapping[str, str]
     person: str = ""
     nodes: str = ""
-    """The machines that its workers are or were on."""
+    """The machines of its workers, now or last."""
     image: str = ""
-    """The reference that was asked for; empty on this machine."""
+    """The reference that was requested; empty on this machine."""
     digest: str = ""
-    """The reference with the digest that ran; empty if it is not known."""
+    """The reference with the digest that ran; empty if unknown."""
     gpu_models: Sequence[str] = ()
-    """Those that it ran on, as the cluster calls them."""
+    """The models that it ran on, as the cluster names them."""
     restarts: int = 0
     cost: float | None = 0.0
     reason: str = ""
-    """Why it waits, or how it ended."""
+    """Why it is waiting, or how it ended."""
     continues: Sequence[str] = ()
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
-    """Worker, ``worker-0`` → what it used."""
+    """Worker (``worker-0``) → what it used."""
     saved: Sequence[Saved] = ()
     """Its checkpoints, the newest first."""
     packages: Sequence[str] = ()
-    """``numpy==2.4.6``: what was installed over those of the image."""
+    """Packages installed over those of the image: ``numpy==2.4.6``."""
 
     @property
     def models(self) -> list[str]:
-        """Of its GPUs, each once."""
+        """Its GPU models, each once."""
         return sorted({model for each in self.usage.values() for model in each.models})
 
     @property
@@ -99,7 +99,7 @@ class Known:
         return sorted({each.driver for each in self.usage.values() if each.driver})
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         return {
             "name": self.name,
             "where": self.where,
@@ -134,13 +134,13 @@ class Known:
 
 
 class Source(Protocol):
-    """Where something about a run is found."""
+    """Where the data of a run is found."""
 
     def known(self) -> Known:
-        """CausewayError."""
+        """Collect what is known. Raises CausewayError."""
 
     def unpack(self, folder: Path) -> None:
-        """Its code into a folder that does not exist. CausewayError."""
+        """Unpack its code into a folder that does not exist yet. Raises CausewayError."""
 
 
 class OfCluster:
@@ -261,9 +261,9 @@ class OfMachines:
 
 
 def source(name: str, group: str | None, *, local: bool, on: Sequence[str] | None = None) -> Source:
-    """Of a run. ``on``: one of machines, by those that know it; empty: as this laptop remembers.
+    """Return the source of a run. ``on``: machines that know it; empty: those that this laptop remembers.
 
-    CausewayError for one that does not exist there.
+    Raises CausewayError if it does not exist there.
     """
     if on is not None:
         return OfMachines(machines.find(name, on))
@@ -275,12 +275,12 @@ def source(name: str, group: str | None, *, local: bool, on: Sequence[str] | Non
 
 @dataclass(frozen=True)
 class Row:
-    """What a table has of a run."""
+    """A run in a table."""
 
     name: str
     where: str
     job: Mapping[str, Any]
-    """As it was written down, perhaps by another version of this program."""
+    """As recorded, possibly by another version of this program."""
     state: str
     created: float
     """Seconds since the epoch."""
@@ -290,10 +290,10 @@ class Row:
     restarts: int = 0
     code: str = ""
     image: str = ""
-    """With the digest that ran, if that is known."""
+    """With the digest that ran, if known."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The last of each."""
+    """The last value of each."""
 
 
 Wanted = Callable[[str, Mapping[str, Any]], bool]
@@ -301,14 +301,14 @@ Wanted = Callable[[str, Mapping[str, Any]], bool]
 
 
 def of_cluster(group: str | None, search: str | None, wanted: Wanted) -> list[Row]:
-    """Runs of a namespace, the newest first: those that are not trials, or those of a search."""
+    """Return the runs of a namespace, the newest first: those that are not trials, or those of a search."""
     cluster = Cluster()
     namespace = cluster.namespace(group)
     store = Store(cluster, namespace)
     found = [run for run in runs.runs(cluster, namespace, sweep=search) if wanted(run.name, run.job)]
     if not found:
         return []
-    # All threads share its session, which is opened by the first use.
+    # All threads share its session, which the first use opens.
     storages = [store.of_run(run.name) for run in found]
     with ThreadPoolExecutor(_WORKERS) as pool:
         return [*pool.map(_row, found, storages)]
@@ -336,7 +336,7 @@ def _row(run: runs.Run, storage: Storage) -> Row:
 
 
 def of_machine(wanted: Wanted) -> list[Row]:
-    """Runs of this machine, the newest first."""
+    """Return the runs of this machine, the newest first."""
     records = [(folder, record_of(folder)) for folder in runs_here()]
     return [
         Row(
@@ -365,7 +365,7 @@ def _state_here(folder: Path, record: Mapping[str, Any]) -> str:
 
 
 def _metrics(storage: Storage, most: int) -> dict[str, Metric]:
-    """Of a run's workers. ``most``: bytes of each that are read, the last."""
+    """Read the metrics of a run's workers. ``most``: how many bytes of each to read, from the end."""
     return metrics_of([each for texts in _ends(storage, "metrics/", most).values() for each in texts])
 
 
@@ -374,7 +374,8 @@ def _policy(job: Job) -> Policy:
 
 
 def _ends(storage: Storage, prefix: str, most: int) -> dict[str, list[str]]:
-    """Worker → texts that grew, of its starts, in order; of each worker the last ``most`` bytes, about."""
+    """Return worker → the growing files of its starts as texts, in order; of each worker about the last
+    ``most`` bytes."""
     found = segments.sizes_of(storage.sizes(prefix))
     wanted: dict[str, list[str]] = {}
     left: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""``python:`` of a job: which packages, over which of an image, and where they are kept.
+"""Packages of a job (``python:``): which ones, over which packages of an image, and where they are stored.
 
-An environment is kept by what it depends on: the files that list its packages, uv's settings, and the image's
-Python with all that it has. ``install.py`` makes it; this decides, on laptops and in the image that brings
-code into pods.
+An environment is stored under a key derived from what it depends on: the files that list its packages, uv's
+settings, and the image's Python with its packages. ``install.py`` builds it; this module decides, on laptops
+and in the image that fetches code in pods.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOCAL = {
         r"^\s*(?:-e|--editable|-f|--find-links)\b(?=.*\S)|/|\\\S|\.(?:whl|zip|tar\.\w+)\b", re.M
     ),
     ".toml": re.compile(r"\b(?:path|workspace|editable|find-links|dynamic)\s*=|\bfile:"),
-    # "." is the project itself, which is not installed: its code is there.
+    # "." is the project itself, which is not installed: its code is there already.
     ".lock": re.compile(r'\b(?:editable|directory|path)\s*=\s*"(?!\.")'),
 }
 """Where a list names files: what is installed depends on them as well."""
@@ -50,21 +50,21 @@ _EDITABLE = {
 
 @dataclass(frozen=True)
 class Packages:
-    """What a job asks for, and the name of the environment that has it."""
+    """The packages of a job, and the name of the environment that has them."""
 
     file: Path
     key: str
     exactly: Sequence[str] = ()
-    """``numpy==2.4.6``: versions that are installed, whatever the file allows."""
+    """Versions to install, whatever the file allows: ``numpy==2.4.6``."""
 
     @property
     def has_config(self) -> bool:
-        """Whether the file, or pyproject.toml beside it, may contain settings of uv."""
+        """Whether the file, or pyproject.toml beside it, may contain settings for uv."""
         return self.file.suffix != ".txt"
 
 
 def check_name(name: str, shipped: Collection[str]) -> list[Problem]:
-    """What is wrong with a job's ``python``. ``shipped``: the paths of its code."""
+    """Check a job's ``python``. ``shipped``: the paths of its code."""
 
     def problem(what: str, hint: str) -> list[Problem]:
         return [Problem("job", "python", what, hint)]
@@ -87,10 +87,10 @@ def packages_of(
     image: Mapping[str, Any],
     exactly: Sequence[str] = (),
 ) -> Packages:
-    """The packages of a job over those of an image.
+    """Return the packages of a job over those of an image.
 
-    ``digest``: of the code, which counts where the list names files of it. ``settings``: uv's, as environment
-    variables. ``image``: of ``image_contents.py``. ``exactly``: versions, of a run that is repeated.
+    ``digest``: of the code, which matters if the list names files of it. ``settings``: uv's, as environment
+    variables. ``image``: output of ``image_contents.py``. ``exactly``: versions, for a run that is repeated.
     """
     file = code / name
     lists = list(dict.fromkeys(_lists(file)))
@@ -109,17 +109,17 @@ def packages_of(
 
 
 def settings_of(variables: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment are settings of uv: an index, say."""
+    """Select the environment variables that are settings for uv, for example an index."""
     return {name: value for name, value in variables.items() if name.startswith("UV_")}
 
 
 def _lists(file: Path) -> Iterator[Path]:
-    """The file, and all that it includes."""
+    """Yield the file and all files that it includes."""
     seen: set[Path] = set()
 
     def walk(one: Path) -> Iterator[Path]:
         if one in seen or not one.is_file():
-            return  # of one that is not there uv speaks
+            return  # uv reports a file that does not exist
         seen.add(one)
         yield one
         if one.suffix == ".lock":
@@ -133,7 +133,7 @@ def _lists(file: Path) -> Iterator[Path]:
 
 
 def _matches(file: Path, patterns: Mapping[str, re.Pattern[str]]) -> bool:
-    """Whether something in a list matches, beside URLs and what it includes."""
+    """Whether a line of a list matches, ignoring URLs and includes."""
     text = file.read_text(encoding="utf-8", errors="replace")
     if file.suffix not in (".toml", ".lock"):
         lines = (re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
@@ -144,7 +144,8 @@ def _matches(file: Path, patterns: Mapping[str, re.Pattern[str]]) -> bool:
 def plan(
     packages: Packages, name: str, target: Path, image: Mapping[str, Any], *, uv: str, scratch: Path
 ) -> dict[str, Any]:
-    """What ``install.py`` reads. ``scratch``: a folder for what is derived. CausewayError with uv's words."""
+    """Return the input of ``install.py``. ``scratch``: a folder for derived files. Raises CausewayError with
+    uv's message."""
     requirements = packages.file
     if packages.file.suffix == ".lock":
         requirements = scratch / "requirements.txt"
@@ -180,7 +181,8 @@ def plan(
 
 
 def installed(environment: Path) -> list[str]:
-    """``numpy==2.4.6``: what was installed there. Empty for one that an older client made."""
+    """Return the packages installed there: ``numpy==2.4.6``. Empty if an older client built the
+    environment."""
     try:
         return (environment / PACKAGES).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -190,9 +192,10 @@ def installed(environment: Path) -> list[str]:
 def install_here(
     code: Path, name: str, digest: str, cache: Path, *, python: str = "python3", exactly: Sequence[str] = ()
 ) -> Path:
-    """The environment of a job on this machine, made if it is not in the cache.
+    """Return the environment of a job on this machine, building it if it is not in the cache.
 
-    ``python``: the interpreter whose own packages it has, too. CausewayError with uv's words if it fails.
+    ``python``: the interpreter whose packages it includes. Raises CausewayError with uv's message if that
+    fails.
     """
     interpreter = shutil.which(python) or sys.executable
     with tempfile.TemporaryDirectory() as scratch:
@@ -204,7 +207,7 @@ def install_here(
         done = target / "installed"
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / f"{target.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # two runs that begin at once
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two runs that start at the same time
             if not done.exists():
                 made = plan(packages, name, target, image, uv=find_uv(), scratch=folder)
                 (folder / "install.json").write_text(json.dumps(made), encoding="utf-8")
@@ -230,7 +233,7 @@ def _install(interpreter: str, folder: Path, name: str) -> None:
 
 
 def find_uv() -> str:
-    """uv, of PATH or beside this Python. CausewayError where there is none."""
+    """Find uv on PATH or beside this Python. Raises CausewayError if it is not found."""
     found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if found is None:
         raise CausewayError("uv not found; `python:` needs it: pip install uv")

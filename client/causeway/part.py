@@ -1,4 +1,4 @@
-"""What the fields of a job file are made of."""
+"""The base class of a job file's fields."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Part(BaseModel):
-    """Strict, frozen; unknown fields are errors."""
+    """A strict, frozen model; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)

@@ -1,6 +1,6 @@
-"""``{name}`` and ``{--name}`` of commands, and what takes their place.
+r"""Replaces ``{name}`` and ``{--name}`` in commands.
 
-``${name}``, ``{{name}}`` and ``\\{name}``, which is ``{name}`` to a shell, are none.
+``${name}``, ``{{name}}`` and ``\{name}``, which is ``{name}`` to a shell, are not placeholders.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _OTHERS = frozenset("@%#")
 
 
 class Names(NamedTuple):
-    """The names that a command has places for."""
+    """The names of a command's placeholders."""
 
     values: frozenset[str]
-    """As ``{name}``."""
+    """Names written as ``{name}``."""
     options: frozenset[str]
-    """As ``{--name}``; a ``-`` within is a ``_`` of the name."""
+    """Names written as ``{--name}``; a ``-`` in an option is a ``_`` in the name."""
 
 
 def names(command: str) -> Names:
@@ -42,9 +42,10 @@ def names(command: str) -> Names:
 
 
 def expected(command: str) -> frozenset[str]:
-    """The names of ``{name}`` that a value is missing for, without doubt: those in words of the shell.
+    """Return the ``{name}`` placeholders that certainly need a value: those in words of the shell.
 
-    In a program within the command (``python -c``, awk's, a here-document) ``{name}`` may be its own.
+    In a program within the command (``python -c``, awk, a here-document) ``{name}`` may be part of the
+    program.
     """
     words = "".join(_words(command.replace("\\\n", "  ")))
     found = _PLACEHOLDER.finditer(words)
@@ -52,7 +53,7 @@ def expected(command: str) -> frozenset[str]:
 
 
 def _words(command: str) -> Iterator[str]:
-    """The command without what is quoted, unless that is a mere word: shlex.join quotes ``--lr={lr}``."""
+    """Yield the command without quoted text, except for simple words: shlex.join quotes ``--lr={lr}``."""
     end = 0
     for match in _QUOTED.finditer(command):
         yield command[end : match.start()]
@@ -64,10 +65,10 @@ def _words(command: str) -> Iterator[str]:
 
 
 def filled(command: str, values: Mapping[str, str], *, partly: bool = False) -> str:
-    """The command with ``{name}`` as the value, quoted for a shell, and ``{--name}`` as ``--name value``.
+    """Replace ``{name}`` by the value, quoted for a shell, and ``{--name}`` by ``--name value``.
 
-    Without a value ``{name}`` stays as it is, and ``{--name}`` goes: the program has its own default.
-    ``partly``: it stays, too, as values are to come.
+    Without a value, ``{name}`` stays, and ``{--name}`` is removed: the program has a default. ``partly``: it
+    stays, too, as more values will follow.
     """
 
     def one(match: re.Match[str]) -> str:

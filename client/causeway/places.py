@@ -1,4 +1,4 @@
-"""Where a worker of a run has what is its own, on a disk that outlives the run."""
+"""The folders of a worker on a disk that outlives the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AGAIN = 15.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a worker has what is its own, and the run's folder."""
+    """The folders of a worker and of its run."""
 
     run: Path
     role: str
@@ -63,7 +63,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that ``causeway.runtime`` reads."""
+        """Return the variables that ``causeway.runtime`` reads."""
         return {
             "CAUSEWAY_RANK": str(self.rank),
             "CAUSEWAY_STATUS": str(self.ended),
@@ -75,12 +75,12 @@ class Place:
         }
 
     def save_left(self, policy: Policy) -> None:
-        """Copies what the last start left whole, if it was killed before it could."""
+        """Copy complete checkpoints of the last start, if it was killed before it could."""
         if self.name in policy.workers and (self.checkpoints / RESUMED).exists():
             self.saver(policy).save(alive_until(self.ended))
 
     def save_last(self, policy: Policy) -> str:
-        """Copies what is left when all have ended; what kept it from that, empty for nothing."""
+        """Copy what is left when all workers have ended; return the error, empty if there was none."""
         if self.name not in policy.workers:
             return ""
         try:
@@ -90,9 +90,9 @@ class Place:
         return ""
 
     def begin(self, policy: Policy) -> None:
-        """Brings what the run resumes from."""
+        """Restore what the run resumes from."""
         if self.checkpoints.exists() and not self.checkpoints.is_dir():
-            # The program created it; it is not removed.
+            # The program created it, so it is not removed.
             self.checkpoints.rename(self.checkpoints.with_suffix(f".{time.time_ns()}"))
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.events.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ class Place:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a checkpoint of the run is."""
+        """Whether a checkpoint of the run was saved."""
         return bool(parts_in(self._kept))
 
     @property
@@ -116,8 +116,8 @@ class Place:
 
 @contextlib.contextmanager
 def saving(savers: Sequence[Saver], every: float | None) -> Iterator[None]:
-    """Copies checkpoints meanwhile, as ``causeway.keep`` does in a cluster. ``every``: seconds, of the
-    policy."""
+    """Copy checkpoints in the background, as ``causeway.keep`` does in a cluster. ``every``: seconds, from
+    the policy."""
     over = threading.Event()
 
     def save() -> None:
@@ -136,7 +136,7 @@ def saving(savers: Sequence[Saver], every: float | None) -> Iterator[None]:
 
 
 def _save(saver: Saver) -> bool:
-    """Whether that worked. A disk may be full: ``save_last`` says so."""
+    """Copy once; return whether that succeeded. If the disk is full, ``save_last`` reports it."""
     try:
         saver.save(time.time_ns())
     except OSError:

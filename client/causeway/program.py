@@ -25,9 +25,9 @@ _OURS = re.compile(r"step-(\d+)")
 def checkpoint(step: int) -> Iterator[Path]:
     """A folder to write a checkpoint to. When the block ends, the folder is renamed to ``step-<step>``.
 
-    Older ones are removed: the last ``keep`` of the job file stay, and what is being copied to the store.
-    To be called on rank 0, or on all ranks where the job says ``checkpoints: {sharded: true}``: then
-    each writes files of its own, and the folder is renamed when all ranks have left the block.
+    Older ones are removed, except for the last ``keep`` of the job file and those that are being copied to
+    the store. Call it on rank 0, or on all ranks if the job has ``checkpoints: {sharded: true}``: then each
+    rank writes files of its own, and the folder is renamed when all ranks have left the block.
     """
     folder = Path(os.environ.get("CAUSEWAY_CHECKPOINTS") or "checkpoints")
     sharded = bool(os.environ.get("CAUSEWAY_SHARDED"))
@@ -55,7 +55,8 @@ def checkpoint(step: int) -> Iterator[Path]:
         shutil.rmtree(target, ignore_errors=True)
         time.sleep(
             0.02
-        )  # kernels count time in steps of up to 10 ms: the rename has to be later than the files
+            # The kernel's clock advances in steps of up to 10 ms, and the rename has to be later than the files.
+        )
         written.rename(target)
         _sync(folder)
         _remove_old(folder, sharded)
@@ -63,7 +64,7 @@ def checkpoint(step: int) -> Iterator[Path]:
 
 
 def report(step: int, **metrics: float) -> None:
-    """Notes what a step measured. Ranks other than the first are ignored."""
+    """Report what a step measured. Ranks other than the first are ignored."""
     path = os.environ.get("CAUSEWAY_METRICS")
     if not path or int(os.environ.get("RANK") or 0):
         return
@@ -74,9 +75,10 @@ def report(step: int, **metrics: float) -> None:
 
 
 def should_stop() -> bool:
-    """Whether the run was asked to stop: then save, and leave. All ranks of torch.distributed get one answer.
+    """Whether the run was asked to stop: then save, and exit. All ranks of torch.distributed get the same
+    answer.
 
-    SIGTERM no longer ends the program once this was called, unless the program has a handler of its own.
+    After the first call, SIGTERM no longer ends the program, unless the program has a handler of its own.
     """
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -95,7 +97,7 @@ def should_stop() -> bool:
 
 
 def _distributed() -> Any:
-    """torch.distributed, if the program has imported and initialised it."""
+    """Return torch.distributed, if the program has imported and initialised it."""
     module: Any = sys.modules.get("torch.distributed")
     return module if module is not None and module.is_available() and module.is_initialized() else None
 
@@ -107,7 +109,8 @@ def _meet(sharded: bool) -> None:
 
 
 def _remove_old(folder: Path, sharded: bool) -> None:
-    """Of parts, those that were copied: a checkpoint is whole when all workers' have been."""
+    """Remove old checkpoints. With parts, only those that were copied: a checkpoint is complete when all
+    workers' parts have been."""
     steps = {int(match[1]): path for path in folder.iterdir() if (match := _OURS.fullmatch(path.name))}
     sending = _names(folder / ".sending")
     # They are sent in order.
@@ -127,7 +130,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _sync(path: Path) -> None:
-    """Until the disk has it: what is renamed into place before its data is may be empty after a power cut."""
+    """Flush to disk: a file that is renamed before its data is written may be empty after a power cut."""
     descriptor = os.open(str(path), os.O_RDONLY)
     try:
         os.fsync(descriptor)

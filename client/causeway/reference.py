@@ -1,4 +1,4 @@
-"""The language of job files, described to people and editors: docs/job.md and a JSON Schema."""
+"""Generates the reference of job files, docs/job.md, and a JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ python: requirements.txt
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 7) of a job file."""
+    """Return the JSON Schema (draft 7) of a job file."""
     schema = Job.model_json_schema(mode="validation", by_alias=True, schema_generator=GenerateJsonSchema)
-    schema["required"] = ["run"]  # a folder has a name
+    schema["required"] = ["run"]  # a folder always has a name
     for name, definition in [("Job", schema), *schema["$defs"].items()]:
         definition.pop("title", None)
         for field, entry in definition.get("properties", {}).items():
@@ -94,7 +94,7 @@ _KINDS: Mapping[str, str] = {
 
 
 def markdown() -> str:
-    """docs/job.md."""
+    """Return docs/job.md."""
     schema = json_schema()
     where = {
         "Checkpoints": "checkpoints", "Code": "code", "Gpus": "gpus", "Role": "roles", "Sweep": "sweep",
@@ -125,7 +125,7 @@ def _row(field: str, entry: Mapping[str, Any], part: Mapping[str, Any]) -> str:
 
 def _plain(default: object) -> str:
     if isinstance(default, dict):
-        # A part: its first field is the one that may be written alone.
+        # A nested field: its first field is the one that the short form sets.
         default = next(iter(default.values()))
     return json.dumps(default).strip('"')
 
@@ -148,7 +148,7 @@ def _values(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def texts() -> Mapping[Path, str]:
-    """Path → text of every generated file."""
+    """Return path → text of every generated file."""
     return {
         Path("docs/job.md"): markdown(),
         Path("docs/job.schema.json"): json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",

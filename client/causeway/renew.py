@@ -18,7 +18,7 @@ from causeway.errors import CausewayError
 
 
 def main(cluster: Cluster) -> int:
-    """The exit code."""
+    """Renew the code of all namespaces; return the exit code."""
     wanted: dict[str, dict[str, str]] = {}
     for each in items(cluster, f"/apis/{API}/jobsets", labelSelector=RUN):
         about = each["metadata"]

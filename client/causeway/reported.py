@@ -1,4 +1,4 @@
-"""Reads what ``causeway.report`` writes: a line of JSON a step."""
+"""Reads the output of ``causeway.report``: a line of JSON for each step."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Report:
-    """What a program reported of a step."""
+    """What a program reported for a step."""
 
     step: int
     at: float
-    """Seconds since the epoch; 0 if the line does not say."""
+    """Seconds since the epoch; 0 if the line has no time."""
     metrics: Mapping[str, float]
 
 
 def parsed(line: str) -> Report | None:
-    """None for a line that is not a report: it may have been cut off, or written by something else."""
+    """Parse a line; None if it is not a report: it may have been cut off, or written by something else."""
     try:
         said = json.loads(line)
         metrics = {name: float(value) for name, value in said["metrics"].items()}

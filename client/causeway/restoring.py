@@ -1,4 +1,4 @@
-"""Before a worker starts: brings the newest whole checkpoint of its run, whichever worker and site wrote
+"""Restores the newest complete checkpoint of a run before a worker starts, whichever worker and site wrote
 it."""
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _LINKING = ".linking"
 
 
 class BrokenError(Exception):
-    """A checkpoint is not what was written."""
+    """A checkpoint differs from what was written."""
 
 
 def restore(storages: Sequence[Storage], policy: Policy, folder: Path) -> list[str]:
-    """Puts the newest whole checkpoint into the folder, and writes down what this start is. What a person
-    should know about it.
+    """Put the newest complete checkpoint into the folder, and record this start. Returns messages for the
+    user.
 
-    ``storages``: the run's; then, where it goes on with what other runs left, theirs, the nearest first.
+    ``storages``: that of the run, then those of the runs that it continues, the nearest first.
     """
     for path in list(folder.iterdir()):
-        # Of an earlier start: what was not copied is not whole.
+        # Left by an earlier start: what was not copied may be incomplete.
         if checkpoints.is_checkpoint(path.name):
             _remove(path)
     said: list[str] = []
@@ -65,7 +65,7 @@ def restore(storages: Sequence[Storage], policy: Policy, folder: Path) -> list[s
 
 
 def fetch(storage: Storage, checkpoint: Checkpoint, folder: Path) -> None:
-    """Puts a whole checkpoint into a folder, under its own name. BrokenError for one that is damaged."""
+    """Put a complete checkpoint into a folder, under its own name. Raises BrokenError if it is damaged."""
     scratch = folder / ".resuming"
     _remove(scratch)
     try:
@@ -97,13 +97,13 @@ def _fetch_part(storage: Storage, part: Part, scratch: Path) -> None:
             raise BrokenError(f"{file.path} does not match its digest")
         os.utime(path, ns=(file.modified, file.modified))
     for path in scratch.rglob("*"):
-        # The program may have another uid than we.
+        # The program may run under another uid than this process.
         path.chmod(0o777 if path.is_dir() else 0o666)
 
 
 def link(code: Path, path: str, folder: Path) -> None:
-    """Has ``path`` of the code be the folder of checkpoints: what the code has there is moved. Workers of one
-    machine may do so at once: a lock beside the code lets one in at a time."""
+    """Replace ``path`` of the code by a link to the folder of checkpoints; files of the code are moved there.
+    Workers of one machine may do so at the same time: a lock beside the code serialises them."""
     there = code / path
     with (code.parent / _LINKING).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

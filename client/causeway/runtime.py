@@ -167,7 +167,7 @@ if _next is not None and _next.loader is not None:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the command: that of this process, and what frameworks read."""
+    """Return the environment of the command: that of this process, and the variables that frameworks read."""
     env = dict(given)
     hosts = json.loads(env.get("CAUSEWAY_HOSTS", "{}"))
     role = env.setdefault("CAUSEWAY_ROLE", "worker")
@@ -193,23 +193,24 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
         env["VIRTUAL_ENV"] = installed
         env["PATH"] = os.path.join(installed, "bin") + os.pathsep + env.get("PATH", os.defpath)
     if sum(map(len, hosts.values())) < 2:
-        # Lightning and Accelerate take these variables for a run of several processes.
+        # Lightning and Accelerate read these variables for a run of several processes.
         return env
     env["NODE_RANK"] = str(rank)
     env["MASTER_ADDR"], env["MASTER_PORT"] = first_of(hosts).rsplit(":", 1)
     launcher = env.get("CAUSEWAY_LAUNCHER", "none")
     if launcher == "tensorflow":
-        # An evaluator looks at checkpoints, beside the cluster that trains (tf.estimator, "TF_CONFIG").
+        # An evaluator reads checkpoints, outside of the cluster that trains (tf.estimator, "TF_CONFIG").
         training = {name: of_role for name, of_role in hosts.items() if name != "evaluator"}
         env["TF_CONFIG"] = json.dumps({"cluster": training, "task": {"type": role, "index": rank}})
     elif launcher == "none":
-        # One process a worker: what `init_process_group("env://")` reads.
+        # One process for each worker: the variables of `init_process_group("env://")`.
         env.update(RANK=str(rank), LOCAL_RANK="0", WORLD_SIZE=str(len(hosts[role])))
     return env
 
 
 def resumes(folder: str | None) -> dict[str, Any]:
-    """What ``causeway.restoring`` wrote down: ``name``, and ``said``, lines for the person; empty without."""
+    """Return what ``causeway.restoring`` recorded: ``name``, and ``said``, lines for the user; empty if
+    nothing."""
     try:
         with open(os.path.join(folder or "", ".resumed.json"), encoding="utf-8") as file:
             found: dict[str, Any] = json.load(file)
@@ -219,12 +220,12 @@ def resumes(folder: str | None) -> dict[str, Any]:
 
 
 def first_of(hosts: Mapping[str, list[str]]) -> str:
-    """``host:port`` of the first worker: the chief, else the first of the first role."""
+    """Return ``host:port`` of the first worker: the chief, else the first of the first role."""
     return next(iter(hosts.get("chief") or hosts.get("worker") or next(iter(hosts.values()))))
 
 
 def wait_for_name(name: str, seconds: float = WAIT_FOR_FIRST) -> bool:
-    """Until DNS knows a name: that of another pod may come later than ours."""
+    """Wait until DNS resolves a name: that of another pod may appear later than ours."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -241,10 +242,11 @@ _LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
 
 
 def with_plugin_of_nccl(env: dict[str, str]) -> list[str]:
-    """Has NCCL find its plugin for EFA in the image; lines for the person where it would find none.
+    """Make NCCL find its EFA plugin in the image; return lines for the user if it would find none.
 
-    NCCL loads ``libnccl-net.so``, or what ``NCCL_NET_PLUGIN`` names, as it is done here; without one it takes
-    TCP in silence (NCCL, "Environment Variables"). EFA's installer may bring ``libnccl-net-ofi.so`` alone.
+    NCCL loads ``libnccl-net.so``, or what ``NCCL_NET_PLUGIN`` names, in the same way as here; without a
+    plugin it silently uses TCP (NCCL, "Environment Variables"). EFA's installer may install only
+    ``libnccl-net-ofi.so``.
     """
     asked = env.get("NCCL_NET_PLUGIN")
     if asked == "none":
@@ -252,7 +254,7 @@ def with_plugin_of_nccl(env: dict[str, str]) -> list[str]:
     names = [asked, "libnccl-net-%s.so" % asked] if asked else ["libnccl-net.so", "libnccl-net-ofi.so"]
     why = ""
     for name in names:
-        # A process of its own: a library that crashes, or starts threads, is not ours to have.
+        # In a separate process: a library that crashes, or starts threads, must not affect this one.
         try:
             done = subprocess.run(
                 [sys.executable, "-I", "-c", _LOAD, name],
@@ -275,8 +277,8 @@ def with_plugin_of_nccl(env: dict[str, str]) -> list[str]:
 
 
 class Parts:
-    """Output as files of at most ``PART`` bytes and a line: ``000001.log``. A disk that is full keeps nothing
-    up."""
+    """Writes output to files of at most ``PART`` bytes plus a line: ``000001.log``. A full disk does not stop
+    the program."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -316,18 +318,18 @@ class Output(threading.Thread):
         self._writing = threading.Lock()
 
     def run(self) -> None:
-        # By lines, so that those of several workers are not mixed.
+        # Whole lines, so that those of several workers are not mixed.
         for line in iter(self._pipe.readline, b""):
             self.take(line)
 
     def take(self, line: bytes) -> None:
-        """A line of the process."""
+        """Process a line of the program."""
         self.at = time.time()
         self.write(line)
         self.lines.append(line.decode("utf-8", "replace").rstrip("\r\n")[-500:])
 
     def write(self, line: bytes) -> None:
-        """A line, of the process or of ours."""
+        """Write a line, of the program or of ours."""
         with self._writing:
             try:
                 sys.stdout.buffer.write(line)
@@ -338,19 +340,19 @@ class Output(threading.Thread):
                 self._parts.write(line if line.endswith(b"\n") else line + b"\n")
 
     def close(self) -> None:
-        """After the last line."""
+        """Close after the last line."""
         with self._writing:
             if self._parts is not None:
                 self._parts.close()
 
 
 class Ranks(threading.Thread):
-    """Lines of a launcher's ranks, each of which writes to a pipe of its own. They begin with ``[rank3]:``,
-    as PyTorch's own do."""
+    """Reads the lines of a launcher's ranks, each of which writes to a pipe of its own. They get the prefix
+    ``[rank3]:``, like PyTorch's own."""
 
     def __init__(self, folder: str, output: Output) -> None:
-        """``folder``: that of the hook, which connects to ``ranks`` in it. OSError where its path is too long
-        for a socket (unix(7))."""
+        """``folder``: that of the hook, which connects to ``ranks`` in it. Raises OSError if its path is too
+        long for a socket (unix(7))."""
         super().__init__(daemon=True)
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(os.path.join(folder, "ranks"))
@@ -378,10 +380,10 @@ class Ranks(threading.Thread):
                     line = line if line.endswith(b"\n") else line + b"\n"
                     self._output.take(line if line.startswith(begin) else begin + line)
         except (OSError, ValueError, struct.error):
-            pass  # its process was killed before it said which it is
+            pass  # its process was killed before it identified itself
 
     def join(self, timeout: float | None = None) -> None:
-        """Waits for the last lines of all."""
+        """Wait for the last lines of all ranks."""
         until = time.monotonic() + (timeout or 0)
         try:
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -394,7 +396,7 @@ class Ranks(threading.Thread):
 
 
 def first_exception(folder: str) -> dict[str, Any] | None:
-    """What the hook noted of the first exception that ended a process; None without one."""
+    """Return the hook's record of the first exception that ended a process; None if there is none."""
     found = []
     for name in os.listdir(folder):
         if name.endswith(".json"):
@@ -402,13 +404,13 @@ def first_exception(folder: str) -> dict[str, Any] | None:
                 with open(os.path.join(folder, name), encoding="utf-8") as file:
                     found.append(json.load(file))
             except ValueError:
-                pass  # it was killed while it wrote
+                pass  # it was killed while writing
     return min(found, key=lambda each: each["at"]) if found else None
 
 
 def oom_kills(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> int:
-    """How many processes of this worker's cgroup the kernel has killed for want of memory; 0 where it has no
-    cgroup of its own: in a session's are other programs (Linux, cgroup-v2.rst, "memory.events")."""
+    """Return how many processes of this worker's cgroup were killed for lack of memory; 0 if it has no cgroup
+    of its own: a session's cgroup has other programs (Linux, cgroup-v2.rst, "memory.events")."""
     try:
         with open(own, encoding="utf-8") as file:
             path = next(line.rstrip("\n")[3:] for line in file if line.startswith("0::"))
@@ -421,7 +423,7 @@ def oom_kills(cgroups: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -
 
 
 class OutOfMemory(threading.Thread):
-    """Notes when the kernel has killed a process of this worker for want of memory."""
+    """Records when the kernel has killed a process of this worker for lack of memory."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -438,9 +440,8 @@ class OutOfMemory(threading.Thread):
             self._kills, self._last = kills, time.monotonic()
 
     def ended_it(self) -> bool:
-        """Whether one was killed shortly before now: whichever it was, a launcher, or a data loader's parent,
-        fails after the one that it lost. A program that has survived that for longer fails of something
-        else."""
+        """Whether a process was killed shortly before now. Whichever it was, its launcher, or the parent of a
+        data loader, fails soon after. A program that survives for longer fails for another reason."""
         self._look()
         return time.monotonic() - self._last < _SURVIVED
 
@@ -452,21 +453,21 @@ def summary(
     first: Mapping[str, Any] | None = None,
     out_of_memory: bool = False,
 ) -> tuple[int, dict[str, Any]]:
-    """How the command ended: (exit code of this process, what is written down).
+    """Return how the command ended: the exit code of this process, and the status to record.
 
-    ``code``: the command's, negative for a signal. ``stopped``: when it was asked to end, in seconds since
-    the epoch. ``first``: of ``first_exception``; without one the last lines of the output have to do.
-    ``out_of_memory``: ``OutOfMemory.ended_it``.
+    ``code``: the command's, negative for a signal. ``stopped``: when it was asked to stop, in seconds since
+    the epoch. ``first``: result of ``first_exception``; without it, the last lines of the output are used.
+    ``out_of_memory``: result of ``OutOfMemory.ended_it``.
     """
     said: dict[str, Any] = {"lines": [line for line in lines if line.strip()][-LINES:]}
     if code < 0:
         said["signal"] = signal.Signals(-code).name
         code = 128 - code
-    elif code > 128 and code - 128 in {*signal.Signals}:  # so does a shell say it of what it ran
+    elif code > 128 and code - 128 in {*signal.Signals}:  # as a shell reports a signal
         said["signal"] = signal.Signals(code - 128).name
-    # What failed before it was asked to end failed by itself: where one of several workers fails, the others
-    # are stopped, and that can come before the launcher of the first has ended. What saves and leaves with 0
-    # is not done.
+    # A failure before the command was asked to stop is its own: if one of several workers fails, the others
+    # are stopped, and that can come before the launcher of the first has ended. A program that saves and
+    # exits with 0 is not done.
     if stopped is not None and (not code or first is None or first["at"] >= stopped):
         code = STOPPED
     elif code and first is None and (missing := _NO_PROGRAM.match((said["lines"] or [""])[-1])):
@@ -485,7 +486,7 @@ def summary(
 
 
 def write_status(path: str, status: dict[str, Any]) -> None:
-    """Writes the end down, in the size that Kubernetes keeps of a termination message."""
+    """Write the status, cut to the size that Kubernetes keeps of a termination message."""
     text = json.dumps(status, ensure_ascii=False)
     while len(text.encode("utf-8", "replace")) > _LIMIT and status["lines"]:
         status["lines"] = status["lines"][1:]
@@ -507,20 +508,33 @@ class Signals:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._received)
 
-    def _received(self, _number: int, _frame: FrameType | None) -> None:
-        first = self.at is None
-        self.at = self.at or time.time()
+    def ended(code: int, status: Mapping[str, Any]) -> int:
+        said = {"role": role, "rank": rank, "at": time.time(), **status}
+        write_status(path, said)
+        if kept:
+            try:
+                write_status(os.path.join(kept, "ended.json"), said)
+            except OSError:
+                pass  # as with output: a full disk does not stop the program
+        shutil.rmtree(hooks, ignore_errors=True)
+        return code
+
+    stopped: list[float] = []
+    process: subprocess.Popen[bytes] | None = None
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopped.append(time.time())
         try:
             with open(self._stop_file, "w", encoding="ascii"):
                 pass
         except OSError:
-            pass  # the end has come before, or the disk is full
-        # Not poll(), which would take the end of the process away from the one that waits for it.
-        if self.process is not None and self.process.returncode is None:
-            if first:
-                ask_to_stop(self.process.pid, self._hooks)
-            else:  # a second signal does not wait
-                kill(self.process.pid, self._hooks)
+            pass  # it has already ended, or the disk is full
+        # Not poll(), which would reap the process before wait() does.
+        if process is not None and process.returncode is None:
+            if len(stopped) == 1:
+                ask_to_stop(process.pid, hooks)
+            else:  # the second request means: do not wait
+                kill(process.pid, hooks)
 
 
 def main(script: str) -> int:
@@ -549,6 +563,8 @@ def _run(script: str, env: dict[str, str], hooks: str, signals: Signals) -> tupl
     if signals.at is not None:
         return STOPPED, {"exit": STOPPED, "lines": []}
 
+    # Without -u: profiles, conda's `activate` and many other scripts read variables that are not set.
+    shell = ["bash", "-eo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-ec"]
     with open(os.path.join(hooks, "sitecustomize.py"), "w", encoding="utf-8") as file:
         file.write(_HOOK)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [hooks, env.get("PYTHONPATH")]))
@@ -601,15 +617,12 @@ def _ranks(env: dict[str, str], hooks: str, writes: int, output: Output) -> Rank
         ranks = Ranks(hooks, output)
         ranks.start()
     except OSError:
-        return None
-    return ranks
-
-
-def _start(script: str, env: Mapping[str, str], writes: int) -> subprocess.Popen[bytes]:
-    # Without -u: profiles, conda's `activate` and many a script read variables that are not set.
-    shell = ["bash", "-eo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-ec"]
-    return subprocess.Popen(
-        # A shell that is asked to stop waits for what it runs, which saves, and does not go on after it.
+        pass  # then they write to the shared pipe
+    memory = OutOfMemory()
+    memory.start()
+    process = subprocess.Popen(
+        # A shell that is asked to stop waits for its current command, which saves, and does not start
+        # another.
         [*shell, "trap 'exit 143' TERM\n" + script],
         cwd=env.get("CAUSEWAY_CODE") or None,
         env=env,
@@ -633,19 +646,37 @@ def _watch(
     if env.get("CAUSEWAY_USAGE"):
         usage = Usage(env["CAUSEWAY_USAGE"], gpus)
         threading.Thread(target=usage.watch, args=(process,), daemon=True).start()
-    return stall, idle
+    code = wait_for(process)
+    asked = stopped[0] if stopped else None
+    # Processes that were left behind end with their worker, and close its output.
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass
+    output.join(timeout=10)
+    if ranks is not None:
+        ranks.join(timeout=10)
+    output.close()
+    first = first_exception(hooks)
+    if idle is not None and idle.over:
+        reason = "idle for %d s: %s" % (idle.limit, idle.measured)
+        return ended(NEVER_WORKS, {"exit": NEVER_WORKS, "reason": reason, "lines": []})
+    if stall.over:
+        reason = "stalled: %s for %d s; its stacks are in its output" % (stall.measured, stall.limit)
+        return ended(STALLED, {"exit": STALLED, "reason": reason, "lines": []})
+    return ended(*summary(code, asked, output.lines, first, memory.ended_it()))
 
 
 def running_programs(hooks: str, kind: str) -> list[int]:
-    """Python programs that the command runs, by what the hook noted. ``kind``: ``rank`` for those of a
-    launcher, ``program`` for others, the launcher itself among them."""
+    """Return the Python programs that the command runs, as recorded by the hook. ``kind``: ``rank`` for ranks
+    of a launcher, ``program`` for others, including the launcher."""
     names = (name.partition(".") for name in os.listdir(hooks))
     pids = [int(pid) for pid, _, each in names if each == kind]
     return [pid for pid in pids if send(pid, 0)]
 
 
 def send(pid: int, number: int) -> bool:
-    """Whether the process, or the group -``pid``, is there to get the signal."""
+    """Send a signal; return whether the process, or the group -``pid``, existed."""
     try:
         os.kill(pid, number)
     except OSError:
@@ -654,10 +685,10 @@ def send(pid: int, number: int) -> bool:
 
 
 def ask_to_stop(command: int, hooks: str) -> None:
-    """SIGTERM, as Kubernetes sends it: to the program, not to all of its processes.
+    """Send SIGTERM as Kubernetes does: to the program, not to all of its processes.
 
-    A DataLoader fails when its workers are ended, and torchrun gives its ranks 30 s when it is ended itself:
-    so ranks are asked, and it ends with them.
+    A DataLoader fails when its workers are terminated, and torchrun gives its ranks only 30 s when it is
+    terminated: so only the ranks are asked, and torchrun ends with them.
     """
     asked = running_programs(hooks, "rank") or running_programs(hooks, "program")
     if not asked:
@@ -668,17 +699,17 @@ def ask_to_stop(command: int, hooks: str) -> None:
 
 
 def kill(command: int, hooks: str) -> None:
-    """SIGKILL, also to ranks, which may be in sessions of their own."""
+    """Send SIGKILL, also to ranks, which may be in sessions of their own."""
     for pid in [*running_programs(hooks, "rank"), *running_programs(hooks, "program")]:
         send(pid, signal.SIGKILL)
     send(-command, signal.SIGKILL)
 
 
 class Stall:
-    """Ends a program that does not go on."""
+    """Ends a program that makes no progress."""
 
     def __init__(self, limit: float, metrics: str, output: Output) -> None:
-        """``limit``: seconds; 0: never. ``metrics``: the file that ``causeway.report`` writes to."""
+        """``limit``: seconds; 0 disables it. ``metrics``: the file that ``causeway.report`` writes to."""
         self.limit = limit
         self.over = False
         self.measured = "no output"
@@ -686,14 +717,14 @@ class Stall:
         self._output = output
 
     def watch(self, process: subprocess.Popen[bytes], hooks: str) -> None:
-        """Looks until the process has ended; writes stacks and ends it where it has stalled."""
+        """Watch the process until it has ended; if it stalls, write its stacks and end it."""
         since = time.time()
         while process.returncode is None:
             time.sleep(max(min(self.limit / 4, 30.0), 0.2))
             if time.time() - max(since, self._last()) < self.limit or process.returncode is not None:
                 continue
             self.over = True
-            # Those of the ranks, of a launcher's.
+            # The programs of the ranks, not the launcher.
             for pid in running_programs(hooks, "rank") or running_programs(hooks, "program"):
                 send(pid, signal.SIGUSR1)
             time.sleep(_DUMPED)
@@ -706,7 +737,7 @@ class Stall:
             return
 
     def _last(self) -> float:
-        """When it went on last, in seconds since the epoch."""
+        """Return when it last made progress, in seconds since the epoch."""
         try:
             at = os.stat(self._metrics).st_mtime
         except OSError:
@@ -716,10 +747,10 @@ class Stall:
 
 
 class Idle:
-    """Ends a worker that has nothing to do."""
+    """Ends a worker that is idle."""
 
     def __init__(self, limit: float, gpus: int) -> None:
-        """``limit``: seconds. ``gpus``: how many it has."""
+        """``limit``: seconds. ``gpus``: its number of GPUs."""
         self.limit = limit
         self.over = False
         self.measured = "its GPUs were below 5 %"
@@ -728,7 +759,7 @@ class Idle:
             self.measured = "its processors were below 5 % of one"
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Looks until the process has ended; ends it (SIGTERM) where it has been idle for too long."""
+        """Watch the process until it has ended; send SIGTERM if it has been idle for too long."""
         every = max(min(self.limit / 4, 30.0), 0.5)
         since, spent = time.monotonic(), processor_seconds(process.pid)
         while process.returncode is None:
@@ -747,25 +778,25 @@ class Idle:
         try:
             return any(float(use) >= 5 for (use,) in query_gpus(str(self._nvidia_smi), "utilization.gpu"))
         except (OSError, ValueError, subprocess.SubprocessError):
-            return True  # who can't be measured is left alone
+            return True  # what cannot be measured is left alone
 
 
 class Usage:
-    """Notes what a worker uses, a line of JSON a look. What cannot be measured is left out, and nothing that
-    goes wrong here reaches the program."""
+    """Records a worker's resource usage, a line of JSON for each measurement. What cannot be measured is left
+    out, and errors here do not affect the program."""
 
     EVERY = 30.0
-    """Seconds."""
+    """Seconds between two measurements."""
 
     def __init__(self, path: str, gpus: int, cgroup: str = "/sys/fs/cgroup") -> None:
-        """``gpus``: how many it has. ``cgroup``: its own, of cgroup v2."""
+        """``gpus``: its number of GPUs. ``cgroup``: its own, with cgroup v2."""
         self._path = path
         self._cgroup = cgroup
         self._nvidia_smi = shutil.which("nvidia-smi") if gpus else None
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Looks until the process has ended: soon after its start, which may be all of it, then each
-        ``EVERY``."""
+        """Measure until the process has ended: soon after its start, since it may be short, then every
+        ``EVERY`` seconds."""
         at, spent, pause = time.monotonic(), self._spent(process.pid), 2.0
         try:
             self._write(self._machine())
@@ -783,19 +814,19 @@ class Usage:
             file.write(json.dumps(values) + "\n")
 
     def _spent(self, session: int) -> float:
-        """Processor seconds so far (Linux, cgroup-v2.rst, "cpu.stat")."""
+        """Return processor seconds so far (Linux, cgroup-v2.rst, "cpu.stat")."""
         usage = self._cgroup_field("cpu.stat", "usage_usec") if self._is_limited() else None
         return processor_seconds(session) if usage is None else usage / 1e6
 
     def _memory(self) -> dict[str, int]:
-        """Bytes, without files that the kernel can let go of, as the kubelet counts them."""
+        """Return bytes, without files that the kernel can reclaim, as the kubelet counts them."""
         if not self._is_limited():
             return {}
         with open(os.path.join(self._cgroup, "memory.current"), encoding="ascii") as file:
             return {"memory": int(file.read()) - (self._cgroup_field("memory.stat", "inactive_file") or 0)}
 
     def _is_limited(self) -> bool:
-        """Whether the cgroup is the worker's: that of a whole machine has no such file."""
+        """Whether the cgroup is the worker's: that of a whole machine lacks this file."""
         return os.path.exists(os.path.join(self._cgroup, "memory.current"))
 
     def _cgroup_field(self, name: str, field: str) -> int | None:
@@ -804,12 +835,12 @@ class Usage:
         return int(found[field]) if field in found else None
 
     def _machine(self) -> dict[str, Any]:
-        """Models of its GPUs, and the driver's version; empty without GPUs."""
+        """Return the models of its GPUs and the driver's version; empty without GPUs."""
         rows = self._ask("name", "driver_version")
         return {"models": [row[0] for row in rows], "driver": rows[0][1] if rows else ""}
 
     def _gpus(self) -> dict[str, Any]:
-        """Of each: percent of the time that it did something, and MiB of its memory."""
+        """Return for each GPU the percentage of time that it was busy, and its used memory in MiB."""
         rows = self._ask("utilization.gpu", "memory.used", "memory.total")
         if not rows:
             return {}
@@ -817,7 +848,7 @@ class Usage:
         return {"gpus": [{"use": use, "memory": memory, "total": total} for use, memory, total in values]}
 
     def _ask(self, *fields: str) -> list[list[str]]:
-        """A row a GPU. One that does not answer is not asked again."""
+        """Return a row for each GPU. A program that fails is not called again."""
         if self._nvidia_smi is None:
             return []
         try:
@@ -829,7 +860,7 @@ class Usage:
 
 
 def query_gpus(program: str, *fields: str) -> list[list[str]]:
-    """A row for each GPU that is the worker's, by ``nvidia-smi``. OSError, SubprocessError."""
+    """Return a row for each GPU of the worker, from ``nvidia-smi``. Raises OSError, SubprocessError."""
     query = [program, "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
     indices = os.environ.get("CAUSEWAY_GPU_INDICES")
     if indices:
@@ -840,7 +871,7 @@ def query_gpus(program: str, *fields: str) -> list[list[str]]:
 
 
 def _number(text: str) -> float | None:
-    """None for what a model does not measure, ``[N/A]``."""
+    """Parse a number; None for what a model does not measure, ``[N/A]``."""
     try:
         return float(text)
     except ValueError:
@@ -848,8 +879,8 @@ def _number(text: str) -> float | None:
 
 
 def processor_seconds(session: int) -> float:
-    """What all processes of this container have used but ours, or those of a session where we are in none
-    (proc(5), ``/proc/pid/stat``)."""
+    """Return the processor seconds of all other processes of this container, or, outside of a container, of a
+    session (proc(5), ``/proc/pid/stat``)."""
     total = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         if int(pid) == os.getpid():
@@ -860,24 +891,25 @@ def processor_seconds(session: int) -> float:
         except OSError:
             continue
         if os.getpid() == 1 or int(fields[3]) == session:
-            # utime, stime, and of children that were waited for: cutime, cstime
+            # utime, stime, and those of reaped children: cutime, cstime
             total += sum(map(int, fields[11:15]))
     return total / os.sysconf("SC_CLK_TCK")
 
 
 def terminal_used(seconds: float) -> bool:
-    """Whether something was typed or shown lately at a terminal of this container, or of this user."""
+    """Whether something was typed or printed within ``seconds`` in a terminal of this container, or of this
+    user."""
     try:
         found = [os.stat(os.path.join("/dev/pts", name)) for name in os.listdir("/dev/pts") if name.isdigit()]
         own = [each for each in found if os.getpid() == 1 or each.st_uid == os.getuid()]
-        # The kernel writes these times every 8 seconds at most (tty_io.c).
+        # The kernel updates these times at most every 8 seconds (tty_io.c).
         return any(time.time() - each.st_mtime < seconds + 8 for each in own)
     except OSError:
         return False
 
 
 def converse(arguments: list[str]) -> int:
-    """``--shell`` or ``--exec``: a program beside the job's, in the same environment and folder."""
+    """Run ``--shell`` or ``--exec``: a program beside the job's, in the same environment and folder."""
     env = environment(os.environ)
     folder = env.get("CAUSEWAY_CODE")
     if folder and os.path.isdir(folder):
@@ -886,7 +918,8 @@ def converse(arguments: list[str]) -> int:
         os.execvpe(arguments[1], arguments[1:], env)  # noqa: S606
     shell = "bash" if _has("bash", env) else "sh"
     code = subprocess.call([shell], env=env)
-    # Who leaves has done with a shell's run; a connection that broke ends the shell by a signal.
+    # Exiting a shell means that its run is no longer needed; if the connection broke, a signal ends the
+    # shell.
     if 0 <= code < 128:
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "left"), "w", encoding="ascii"):
             pass
@@ -894,7 +927,7 @@ def converse(arguments: list[str]) -> int:
 
 
 def wait_for(process: subprocess.Popen[bytes]) -> int:
-    """The command's end. As process 1, orphans become ours, and are reaped while we wait."""
+    """Wait for the command's end. Process 1 adopts orphans, and reaps them meanwhile."""
     if os.getpid() != 1:
         return process.wait()
     while True:

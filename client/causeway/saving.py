@@ -44,11 +44,11 @@ class Start:
 
     number: int
     name: str
-    """Of the checkpoint that it resumes from; empty for none."""
+    """Name of the checkpoint that it resumes from; empty if there is none."""
     written: int
-    """When that was, in nanoseconds since the epoch."""
+    """When that was written, in nanoseconds since the epoch."""
     ids: tuple[str, ...]
-    """Its parts."""
+    """Ids of its parts."""
 
     @classmethod
     def of(cls, folder: Path) -> Start:
@@ -57,7 +57,7 @@ class Start:
 
 
 class Saver:
-    """One worker's."""
+    """Copies the checkpoints of one worker."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Saver:
         """Keys of one that may be there in part."""
 
     def save(self, alive: int | None) -> None:
-        """Copies whole checkpoints that the storage does not have.
+        """Copy complete checkpoints that the storage does not have.
 
         ``alive``: until when the program may have been writing (``checkpoints.is_whole``).
         """
@@ -104,7 +104,7 @@ class Saver:
 
     @property
     def newest(self) -> Part | None:
-        """Its part of the last checkpoint in the storage."""
+        """Return its part of the last checkpoint in the storage."""
         return max(self._own, key=lambda part: part.order, default=None)
 
     def _next(self, alive: int | None) -> Entry | None:
@@ -123,7 +123,8 @@ class Saver:
                 _say_once(f"{entry.name!a} is not copied: it has a name that is not UTF-8")
 
     def _handled_before(self, start: Start) -> set[tuple[str, int]]:
-        """What this start resumed from, and what was sent or passed over before this program began again."""
+        """Return what this start resumed from, and what was sent or skipped before this program was
+        restarted."""
         sent = [part for part in self._own if part.start == start.number]
         handled = {(start.name, start.written), *((part.name, part.written) for part in sent)}
         if not sent:
@@ -135,8 +136,8 @@ class Saver:
         return handled | {(entry.name, entry.written) for entry in old}
 
     def _tidy(self) -> list[Part]:
-        """Its parts in the storage. What an earlier start, or one of this program, left unfinished is
-        removed."""
+        """Return its parts in the storage. Removes what an earlier start, or an earlier process, left
+        unfinished."""
         unreadable: list[str] = []
         parts = [part for part in parts_in(self._storage, unreadable) if part.worker == self._worker]
         whole = tuple(folder_of(part) for part in parts)
@@ -146,7 +147,7 @@ class Saver:
         return parts
 
     def _measure(self, start: Start) -> bool:
-        """Adds what was reported since to manifests that are there already."""
+        """Add metrics reported since then to existing manifests."""
         metrics = _reported(self._metrics) if self._policy.metric else {}
         changed = False
         for at, part in enumerate(self._own):
@@ -159,7 +160,8 @@ class Saver:
         return changed
 
     def _send(self, entry: Entry, start: Start) -> bool:
-        """Whether it is in the storage now: what is gone or was written to meanwhile is not."""
+        """Upload an entry; return whether it is in the storage now. One that was removed or changed meanwhile
+        is not."""
         self._storage.remove(self._unfinished)
         began = time.monotonic()
         mark = self._folder / _SENDING
@@ -194,14 +196,14 @@ class Saver:
     def _remove_obsolete(self, start: Start) -> None:
         parts = self._own if len(self._policy.workers) == 1 else parts_in(self._storage)
         for part in checkpoints.obsolete(parts, self._policy, self._worker, start.ids):
-            # In this order: what has a manifest has its files.
+            # In this order: a manifest promises that its files exist.
             self._storage.remove([_manifest(part)])
             self._storage.remove(files_of(part))
             self._own = [each for each in self._own if each.id != part.id]
 
 
 def parts_in(storage: Storage, unreadable: list[str] | None = None) -> list[Part]:
-    """All manifests of a run. Keys of those that can't be read are added to ``unreadable``."""
+    """Return all manifests of a run. Keys of unreadable ones are added to ``unreadable``."""
     parts = {key: _part(storage, key) for key in sorted(storage.sizes(MANIFESTS))}
     if unreadable is not None:
         unreadable += [key for key, part in parts.items() if part is False]
@@ -209,7 +211,7 @@ def parts_in(storage: Storage, unreadable: list[str] | None = None) -> list[Part
 
 
 def _part(storage: Storage, key: str) -> Part | Literal[False] | None:
-    """False if it can't be read as a manifest; None if its worker has just removed it."""
+    """Read a manifest. False if it is not one; None if its worker has just removed it."""
     try:
         return Part.of(storage.read(key).decode())
     except MissingError:
@@ -219,13 +221,13 @@ def _part(storage: Storage, key: str) -> Part | Literal[False] | None:
 
 
 def files_of(part: Part) -> dict[str, File]:
-    """Key → the file of a part."""
+    """Return key → the file of a part."""
     return {f"{folder_of(part)}{file.path}": file for file in part.files}
 
 
 def alive_until(ended: Path) -> int | None:
-    """Until when a worker's program may have been writing, in nanoseconds since the epoch; by what the
-    runtime wrote down. None if that is not known."""
+    """Return until when a worker's program may have been writing, in nanoseconds since the epoch, according
+    to the runtime's record. None if unknown."""
     try:
         said = json.loads(ended.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -236,7 +238,7 @@ def alive_until(ended: Path) -> int | None:
 
 
 def look(folder: Path) -> Iterator[Entry]:
-    """What is in a folder of checkpoints. Links are left out, and what is gone while it looks."""
+    """List a folder of checkpoints, without links and entries that disappear meanwhile."""
     for path in sorted(folder.iterdir()):
         if not path.is_symlink() and not path.name.startswith(".") and (entry := _entry(folder, path.name)):
             yield entry
@@ -260,7 +262,7 @@ def _entry(folder: Path, name: str) -> Entry | None:
 
 
 def folder_of(part: Part) -> str:
-    """What the keys of its files begin with."""
+    """The key prefix of its files."""
     return f"files/{part.worker}/{part.id}/"
 
 
@@ -277,7 +279,8 @@ def digest_of(path: Path) -> str:
 
 
 def _reported(path: Path) -> dict[int, dict[str, float]]:
-    """Step → metrics, of ``causeway.report``; of a step that was reported twice the last."""
+    """Return step → metrics, as written by ``causeway.report``; for a step that was reported twice, the
+    last."""
     found: dict[int, dict[str, float]] = {}
     try:
         lines: Sequence[str] = path.read_text(encoding="utf-8").split("\n")[:-1]

@@ -1,8 +1,8 @@
-"""Files that grow, in a storage that cannot append: kept in segments, of which the last is sent again.
+"""Stores growing files in a storage that cannot append: in segments, of which the last one is sent again.
 
-A file ``train/events.1`` is the objects ``train/events.1/000000``, ``train/events.1/000001``, …, of ``SIZE``
-bytes each but for the last. What follows a segment that is shorter is left of an earlier file of the name,
-and is not read.
+A file ``train/events.1`` is stored as the objects ``train/events.1/000000``, ``train/events.1/000001``, …, of
+``SIZE`` bytes each except the last. Segments after one that is shorter are left over from an earlier file of
+that name, and are not read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Sent:
     inode: int
     size: int
     modified: int
-    """In nanoseconds since the epoch; -1 while not all is sent."""
+    """In nanoseconds since the epoch; -1 until everything is sent."""
     seam: bytes
 
 
@@ -48,9 +48,9 @@ class Sender:
         self._calls = 0
 
     def send(self, files: Mapping[str, Path], *, last: bool = False) -> None:
-        """Sends what is new. ``files``: key → file. ``last``: all of it, however much.
+        """Send what is new. ``files``: key → file. ``last``: send everything, however much.
 
-        A file that cannot be read or sent does not keep others from it; the first error is raised at the end.
+        A file that cannot be read or sent does not affect the others; the first error is raised at the end.
         """
         self._calls += 1
         left = self._budget
@@ -68,7 +68,7 @@ class Sender:
             raise problems[0]
 
     def _send(self, key: str, path: Path, most: int | None) -> int:
-        """The bytes that were sent."""
+        """Send a file; return the number of bytes sent."""
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
             size = min(about.st_size, LARGEST)
@@ -101,14 +101,14 @@ def _is_sent(about: os.stat_result, sent: _Sent, size: int) -> bool:
 
 
 def _has_grown(file: int, about: os.stat_result, sent: _Sent, size: int) -> bool:
-    """Whether what was sent is the beginning of what is there."""
+    """Whether what was sent is a prefix of the current file."""
     if about.st_ino != sent.inode or size < sent.size or (size == sent.size and sent.modified != -1):
         return False
     return os.pread(file, len(sent.seam), sent.size - len(sent.seam)) == sent.seam
 
 
 def files_in(root: Path) -> Iterator[tuple[str, Path]]:
-    """(name below the folder, file) of all files; links are left out."""
+    """Yield (relative name, file) of all files; links are left out."""
     for folder, _, names in os.walk(root):
         for name in sorted(names):
             path = Path(folder, name)
@@ -121,7 +121,7 @@ def files_in(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def sizes_of(objects: Mapping[str, int]) -> dict[str, list[int]]:
-    """File → the sizes of its segments, of the keys and sizes of objects."""
+    """Return file → the sizes of its segments, from the keys and sizes of objects."""
     segments: dict[str, dict[int, int]] = {}
     for key, size in objects.items():
         name, _, number = key.rpartition("/")
@@ -140,15 +140,15 @@ def _contiguous(segments: Mapping[int, int]) -> list[int]:
 
 
 def read(storage: Storage, name: str, sizes: Sequence[int], *, most: int) -> bytes:
-    """The last ``most`` bytes of a file, from the beginning of a segment on."""
+    """Return the last ``most`` bytes of a file, extended to the beginning of a segment."""
     first = max(len(sizes) - max(most // SIZE, 1), 0)
     return b"".join(storage.read(_segment(name, at)) for at in range(first, len(sizes)))
 
 
 class Copy:
-    """A copy of files of a storage, in a folder, that follows them.
+    """A local copy of files in a storage that follows them.
 
-    It goes by the sizes of segments: a rewritten file is fetched again only if it has become shorter.
+    It compares the sizes of segments: a rewritten file is fetched again only if it has become shorter.
     """
 
     def __init__(self, storage: Storage, prefix: str, folder: Path) -> None:
@@ -159,26 +159,26 @@ class Copy:
         self._have: dict[str, list[int]] = {}
 
     def follow(self, place: Mapping[str, str] | None = None) -> int:
-        """Fetches what is new; the number of files that have changed. ``place``: first folder of a name → the
-        one that takes its place."""
+        """Fetch what is new; return the number of changed files. ``place``: first folder of a name → the
+        folder that replaces it."""
         found = sizes_of(self.storage.sizes(self._prefix))
         changed = [name for name, sizes in found.items() if self._have.get(name) != sizes]
         with ThreadPoolExecutor(8) as pool:
-            # A list, so that what fails is raised.
+            # A list, so that exceptions are raised.
             list(pool.map(lambda name: self._fetch(name, found[name], place or {}), changed))
         return len(changed)
 
     def _fetch(self, name: str, sizes: list[int], place: Mapping[str, str]) -> None:
         parts = PurePosixPath(name.removeprefix(self._prefix)).parts
         if not parts or ".." in parts:
-            return  # would leave the folder
+            return  # would be outside of the folder
         path = self._folder.joinpath(place.get(parts[0], parts[0]), *parts[1:])
         path.parent.mkdir(parents=True, exist_ok=True)
         before = self._have.get(name, [])
-        # All segments but the last that is here, and is not whole, are as they were.
+        # All local segments, except for an incomplete last one, are unchanged.
         grown = sum(sizes) >= sum(before) and sizes[: len(before) - 1] == before[:-1]
         first = max(len(before) - 1, 0) if grown else 0
-        # By a name that TensorBoard does not look at.
+        # Under a name that TensorBoard ignores.
         target = path if grown and before else path.with_name(f".{zlib.crc32(path.name.encode()):08x}.new")
         try:
             with target.open("r+b" if target == path else "wb") as file:

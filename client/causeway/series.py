@@ -1,4 +1,4 @@
-"""What a run measured and used, over time: read from lines of JSON, thinned, drawn in a line of text."""
+"""Time series of a run's metrics and usage: read from lines of JSON, thinned, drawn as a line of text."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ POINTS = 200
 
 @dataclass(frozen=True)
 class Metric:
-    """One that the program reported, by steps."""
+    """A metric that the program reported, ordered by step."""
 
     points: Sequence[tuple[int, float]]
-    """(step, value); of a step that was reported twice the last."""
+    """(step, value); for a step that was reported twice, the last."""
 
     @property
     def last(self) -> tuple[int, float]:
         return self.points[-1]
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it. NaN and infinity are None there."""
+        """Return it as a JSON object. NaN and infinity become None."""
         known = [value for _, value in self.points if math.isfinite(value)]
         step, value = self.last
         return {
@@ -44,16 +44,16 @@ class Usage:
     """What one worker used."""
 
     models: Sequence[str] = ()
-    """Of its GPUs, as the driver calls them."""
+    """Models of its GPUs, as the driver names them."""
     driver: str = ""
     series: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """``gpu``: percent of the time that its GPUs did something, their mean. ``gpu_memory``, ``memory``: in
-    bytes. ``cpus``: processors."""
+    """``gpu``: mean percentage of time that its GPUs were busy. ``gpu_memory``, ``memory``: bytes. ``cpus``:
+    number of processors."""
     gpu_memory_total: float = 0
-    """Bytes, of all of its GPUs."""
+    """In bytes, for all of its GPUs."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it as a JSON object."""
         return {
             "models": list(self.models),
             "driver": self.driver,
@@ -63,7 +63,8 @@ class Usage:
 
 
 def metrics_of(texts: Sequence[str]) -> dict[str, Metric]:
-    """Name → metric, of what ``causeway.report`` wrote. ``texts``: of one start after the other."""
+    """Return name → metric, from the output of ``causeway.report``. ``texts``: one for each start, in
+    order."""
     found: dict[str, dict[int, float]] = {}
     for report in filter(None, (parsed(line) for text in texts for line in text.split("\n"))):
         for name, value in report.metrics.items():
@@ -72,7 +73,8 @@ def metrics_of(texts: Sequence[str]) -> dict[str, Metric]:
 
 
 def usage_of(texts: Sequence[str]) -> Usage:
-    """Of what ``causeway.runtime`` wrote for one worker. ``texts``: of one start after the other."""
+    """Return the usage of a worker, from the output of ``causeway.runtime``. ``texts``: one for each start,
+    in order."""
     models: Sequence[str] = ()
     driver, total = "", 0.0
     series: dict[str, list[float]] = {}
@@ -94,14 +96,15 @@ def usage_of(texts: Sequence[str]) -> Usage:
 
 
 def thinned(values: Sequence[Any], most: int) -> Sequence[Any]:
-    """At most so many, evenly, with the first and the last."""
+    """Select at most ``most`` values, evenly spaced, including the first and the last."""
     if len(values) <= most:
         return values
     return [values[round(at * (len(values) - 1) / (most - 1))] for at in range(most)]
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Bars, one for each of ``width`` parts: the mean of the part. A part without a number is a space."""
+    """Draw bars, one for each of ``width`` intervals: the mean of the interval. An interval without a number
+    is a space."""
     count = min(width, len(values))
     means = []
     for at in range(count):
@@ -110,7 +113,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
         means.append(sum(numbers) / len(numbers) if numbers else math.nan)
     known = [mean for mean in means if math.isfinite(mean)]
     least, most = min(known, default=0.0), max(known, default=0.0)
-    # All are equal, or further apart than a number can say.
+    # All values are equal, or their range exceeds a float.
     flat = not 0 < most - least < math.inf
 
     def bar(mean: float) -> str:
@@ -122,7 +125,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def _lines(texts: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """What can be read: the first line may have been cut off, and the last is being written."""
+    """Parse the readable lines: the first may have been cut off, and the last may be incomplete."""
     for text in texts:
         for line in text.split("\n"):
             try:
@@ -134,5 +137,5 @@ def _lines(texts: Sequence[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON has it: None for NaN and infinity."""
+    """Return a number for JSON: None for NaN and infinity."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""What of the client goes to where programs run: the runtime, and what they import."""
+"""The files of the client that are copied to where programs run: the runtime, and what they import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIB = "lib"
 
 
 def ship(folder: Path) -> None:
-    """``runtime.py`` and, beside it, ``lib``, which the runtime puts on the path of Python programs."""
+    """Copy ``runtime.py`` and, beside it, ``lib``, which the runtime adds to the path of Python programs."""
     shutil.copy(runtime.__file__, folder / "runtime.py")
     package = folder / _LIB / "causeway"
     package.mkdir(parents=True, exist_ok=True)

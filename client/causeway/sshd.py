@@ -1,8 +1,9 @@
-"""Serves one ssh connection on stdin and stdout, by the ``sshd`` that is here, beside a worker of a run.
+"""Serves one ssh connection on stdin and stdout, with the ``sshd`` that is installed beside a worker of a
+run.
 
-VS Code, ``scp`` and ``sftp`` come by it. Its text is the command, so it needs Python 3.8 and nothing else:
-``python3 -c TEXT serve KEY`` lets in who has the private part of KEY, as the user and with the environment of
-this process; ``python3 -c TEXT user`` says which user that is. Exit code 127: something is missing here.
+VS Code, ``scp`` and ``sftp`` use it. The command contains its text, so it needs Python 3.8 and nothing else:
+``python3 -c TEXT serve KEY`` accepts the private part of KEY, and runs as the user and with the environment
+of this process; ``python3 -c TEXT user`` prints that user's name. Exit code 127: a program is missing here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NOT_PASSED = ("_", "SHLVL", "PWD", "OLDPWD", "TERM", "USER", "LOGNAME", "MAIL",
 
 
 def main(words: list[str]) -> int:
-    """The exit code."""
+    """Run it; return the exit code."""
     if words[0] == "user":
         print(_user() or _NOBODY)
         return 0
@@ -38,7 +39,7 @@ def main(words: list[str]) -> int:
                 return _missing(f"user {os.getuid()} is not in /etc/passwd, and {_WRAPPER}", "libnss-wrapper")
             env.update(_wrapped(folder, env))
         if os.getuid() == 0:
-            # As its service would do, for the part of sshd that has no rights.
+            # As sshd's service would do, for its unprivileged part.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         key = [keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host")]
         subprocess.run(key, env=env, check=True)
@@ -49,7 +50,7 @@ def main(words: list[str]) -> int:
 
 
 def _user() -> str:
-    """Empty for one without an account."""
+    """Return the login; empty if the user has no account."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -57,7 +58,7 @@ def _user() -> str:
 
 
 def _config(folder: Path, env: Mapping[str, str]) -> str:
-    """sshd_config(5). The client on stdin is already authenticated."""
+    """Return an sshd_config(5). The client on stdin is already authenticated."""
     values = {
         name: value.replace("\\", "\\\\").replace('"', '\\"')
         for name, value in env.items()
@@ -79,7 +80,7 @@ def _config(folder: Path, env: Mapping[str, str]) -> str:
 
 
 def _wrapped(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """An account for a user whom no image knows (nss_wrapper(1)), for sshd and for what it starts."""
+    """Add an account for a user that no image knows (nss_wrapper(1)), for sshd and what it starts."""
     shell = shutil.which("bash") or "/bin/sh"
     own = f"{_NOBODY}:x:{os.getuid()}:{os.getgid()}::{env.get('HOME', '/')}:{shell}\n"
     for name, line in (("passwd", own), ("group", f"{_NOBODY}:x:{os.getgid()}:\n")):
@@ -93,7 +94,7 @@ def _wrapped(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _has_wrapper() -> bool:
-    """Whether the loader finds it: it says so otherwise (ld.so(8))."""
+    """Whether the loader finds it; otherwise it prints an error (ld.so(8))."""
     env = {**os.environ, "LD_PRELOAD": _WRAPPER}
     return not subprocess.run(["true"], env=env, stderr=subprocess.PIPE).stderr
 

@@ -1,4 +1,4 @@
-"""Where checkpoints are kept: below a key of a bucket, or in a folder of this machine. Keys are relative."""
+"""Storage of checkpoints: under a key of a bucket, or in a folder of this machine. Keys are relative."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ MANIFESTS = "manifests/"
 
 
 class Storage(Protocol):
-    """An object is there as a whole, or not at all."""
+    """A storage in which an object exists completely or not at all."""
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Key → size of what begins with the prefix."""
+        """Return key → size, for keys with the prefix."""
 
     def read(self, key: str) -> bytes:
-        """Something small. MissingError."""
+        """Read a small object. Raises MissingError."""
 
     def write(self, key: str, data: bytes) -> None:
-        """Something small."""
+        """Write a small object."""
 
     def send(self, files: Mapping[str, Path]) -> None:
-        """Key → the file that goes there."""
+        """Upload files. ``files``: key → file."""
 
     def fetch(self, files: Mapping[str, Path]) -> None:
-        """Key → where it goes. MissingError."""
+        """Download files. ``files``: key → target. Raises MissingError."""
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Whether they are there or not."""
+        """Remove objects, whether they exist or not."""
 
 
 class MissingError(Exception):
@@ -42,7 +42,7 @@ class MissingError(Exception):
 
 
 class Folder:
-    """Of this machine."""
+    """A folder of this machine."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -116,7 +116,7 @@ class Divided:
 
 
 class Bucket:
-    """Below a key of an S3 bucket."""
+    """Objects under a key of an S3 bucket."""
 
     def __init__(self, s3: Any, bucket: str, prefix: str) -> None:
         """``prefix``: ends with a slash."""
@@ -155,13 +155,14 @@ class Bucket:
             self._asked(key, each.result)
 
     def remove(self, keys: Iterable[str]) -> None:
-        # One by one: not all versions of botocore send the digest that S3 wants with DeleteObjects.
+        # One by one: not all versions of botocore send the checksum that S3 requires for DeleteObjects.
         with ThreadPoolExecutor(8) as pool:
             remove = partial(self._s3.delete_object, Bucket=self._bucket)
             list(pool.map(lambda key: remove(Key=self._prefix + key), keys))
 
     def _asked(self, key: str, ask: Callable[[], Any]) -> Any:
-        """S3 also says 403 of what is not there, to who may not list the whole bucket. MissingError."""
+        """Raise MissingError if the object does not exist: S3 returns 403 if the caller may not list the
+        whole bucket."""
         try:
             return ask()
         except self._s3.exceptions.ClientError as error:
@@ -178,8 +179,8 @@ class Bucket:
 
 
 def storage_of(s3: Any, run: str, volume: str) -> Storage:
-    """Where the checkpoints of a run are. ``run``: its folder, ``s3://bucket/key``. ``volume``: the folder of
-    a mounted volume that has the files; empty where the bucket has them, too."""
+    """Return the storage of a run's checkpoints. ``run``: its folder, ``s3://bucket/key``. ``volume``: the
+    folder of a mounted volume for the files; empty if they are in the bucket, too."""
     kept = urlsplit(run)
     bucket = Bucket(s3, kept.netloc, f"{kept.path.strip('/')}/checkpoints/")
     return Divided(bucket, Folder(Path(volume, Path(kept.path).name))) if volume else bucket

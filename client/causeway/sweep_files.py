@@ -37,7 +37,7 @@ ARCHIVE, _RECORD = "code.tar.gz", "sweep.json"
 
 
 def sweeps_root() -> Path:
-    """Where searches that this machine conducts are."""
+    """The folder of searches that this machine conducts."""
     return user_data_path("causeway") / "sweeps"
 
 
@@ -49,7 +49,7 @@ def new_search(
     on: Sequence[str] = (),
     taken: Container[str] = (),
 ) -> Path:
-    """Records a new search; its folder, ``<stem>-s<number>``. ``on``: machines, in place of this one;
+    """Record a new search; return its folder, ``<stem>-s<number>``. ``on``: machines, instead of this one;
     ``taken``: names of searches whose trials are on these."""
     root = sweeps_root()
     root.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def new_search(
 
 
 def find_search(name: str) -> Path:
-    """The folder of a search that is recorded here. CausewayError."""
+    """Return the folder of a search recorded here. Raises CausewayError."""
     folder = sweeps_root() / name
     if not (folder / _RECORD).exists():
         raise CausewayError(f"no search {name} on this machine, in {folder.parent}")
@@ -78,7 +78,7 @@ def find_search(name: str) -> Path:
 
 
 def searches_here() -> list[Path]:
-    """The folders of all searches that this machine conducts, the newest first."""
+    """Return the folders of all searches that this machine conducts, the newest first."""
     return sorted((path.parent for path in sweeps_root().glob(f"*/{_RECORD}")), key=started_at, reverse=True)
 
 
@@ -88,19 +88,19 @@ def started_at(folder: Path) -> float:
 
 
 def search_record(folder: Path) -> dict[str, Any]:
-    """``job``, ``code``, ``started``, ``state``, ``reason``, ``trials``; ``on``: its machines."""
+    """Return ``job``, ``code``, ``started``, ``state``, ``reason``, ``trials``; ``on``: its machines."""
     record: dict[str, Any] = read_json(folder / _RECORD)
     return {"on": [], **record}
 
 
 def change(folder: Path, **values: Any) -> None:
-    """Changes the record of a search."""
+    """Change the record of a search."""
     write_json(folder / _RECORD, {**search_record(folder), **values})
 
 
 @contextmanager
 def conducting(folder: Path) -> Iterator[None]:
-    """CausewayError where another process conducts it."""
+    """Hold the search. Raises CausewayError if another process conducts it."""
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +120,7 @@ def is_conducted(folder: Path) -> bool:
 
 @dataclass
 class FileBench(Bench, ABC):
-    """What benches have in common whose record is files."""
+    """Base class of benches whose record is in files."""
 
     folder: Path
     say: Callable[[str], None]
@@ -141,20 +141,20 @@ class FileBench(Bench, ABC):
         return sweep
 
     def engine(self) -> Engine:
-        """The search, as it is now."""
+        """Return the search as it is now."""
         record = search_record(self.folder)
         trials = record["trials"]
         changed = self.sweep.model_copy(update={"trials": trials}) if trials else self.sweep
         return Engine(changed, self.folder.name, record.get("since", 0))
 
     def load(self) -> None:
-        """Reads what is recorded."""
+        """Read the record."""
         for path in self.folder.glob("trials/*.json"):
             row = Row(**read_json(path))
             row.reports = [(step, value) for step, value in row.reports]
             self._rows[row.number] = row
 
-    # -- What the conductor asks --------------------------------------------------------------------------
+    # -- Called by the conductor --------------------------------------------------------------------------
 
     def look(self) -> Engine | None:
         if search_record(self.folder)["state"] != "running":
@@ -201,20 +201,20 @@ class FileBench(Bench, ABC):
 
     @abstractmethod
     def stop_all(self) -> None:
-        """Stops trials that run; they go on when the search is resumed."""
+        """Stop trials that are running; they continue when the search is resumed."""
 
     @abstractmethod
     def _renew(self) -> None:
-        """Reads how trials are, and records what has ended. The first time it also does what was recorded and
-        may not have been done."""
+        """Read the states of trials, and record those that have ended. The first time, also carry out what
+        was recorded and may not have been done."""
 
     @abstractmethod
     def _launch(self, row: Row) -> None:
-        """Starts a trial that is recorded, or goes on with it, and records it as ``running``."""
+        """Start a recorded trial, or resume it, and record it as ``running``."""
 
     @abstractmethod
     def _stop(self, rows: Sequence[Row]) -> None:
-        """Stops trials that are recorded so (``AFTER``)."""
+        """Stop trials that are recorded as such (``AFTER``)."""
 
     def _note(self, row: Row, **values: Any) -> None:
         for name, value in values.items():
@@ -225,7 +225,8 @@ class FileBench(Bench, ABC):
         write_json(path, asdict(row))
 
     def _note_end(self, row: Row, state: str, cause: Callable[[], str]) -> None:
-        """Of a trial that was not stopped here. ``state``: its run's. ``cause``: why it failed."""
+        """Record the end of a trial that was not stopped here. ``state``: its run's. ``cause``: why it
+        failed."""
         if state == "done":
             self._note(row, state="done", cause="")
         elif state in ("stopped", "timed-out"):
@@ -237,7 +238,7 @@ class FileBench(Bench, ABC):
 
 
 def found_in(lines: Iterable[str], metric: str) -> Iterator[tuple[int, float]]:
-    """(step, value) of what ``causeway.report`` wrote."""
+    """Yield (step, value) from the output of ``causeway.report``."""
     for line in lines:
         report = parsed(line)
         if report is not None and metric in report.metrics:
@@ -245,13 +246,14 @@ def found_in(lines: Iterable[str], metric: str) -> Iterator[tuple[int, float]]:
 
 
 def failure_of(said: Mapping[str, Any]) -> str:
-    """Why a trial failed, in a line. ``said``: of its worker that failed first, by the runtime."""
+    """Return why a trial failed, in one line. ``said``: the runtime's record of its worker that failed
+    first."""
     last = str(said.get("reason") or (said.get("lines") or [""])[-1]).strip()
     return f"{last} (exit code {said['exit']})" if last else f"exit code {said['exit']}"
 
 
 def conductor_of(folder: Path) -> int:
-    """The ID of the process that conducts a search; 0 for none."""
+    """Return the pid of the process that conducts a search; 0 if there is none."""
     with suppress(FileNotFoundError, ValueError):
         return int((folder / PID).read_text(encoding="ascii")) if is_conducted(folder) else 0
     return 0

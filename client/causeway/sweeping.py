@@ -1,7 +1,8 @@
-"""Conducts a search: asks what to do next, has it recorded and done, and waits. It remembers nothing.
+"""Conducts a search: asks what to do next, records it, does it, and waits. It keeps no state.
 
-What is decided is recorded before it is done, and done again if this ends in between: a trial that is
-recorded and has no run is started, one that is recorded as stopped and still runs is stopped.
+Decisions are recorded before they are carried out, and carried out again if the process dies in between: a
+trial that is recorded and has no run is started, one that is recorded as stopped and is still running is
+stopped.
 """
 
 from __future__ import annotations
@@ -23,33 +24,33 @@ _STARTS = 20
 
 
 class Bench(Protocol):
-    """Where trials run, and where it is recorded what they did."""
+    """Where trials run, and where their results are recorded."""
 
     def look(self) -> Engine | None:
-        """Reads what is new; the search as it is now, None once a person has stopped it."""
+        """Read what is new; return the current search, None once a user has stopped it."""
 
     def trials(self) -> Sequence[Trial]:
-        """All trials, by number."""
+        """Return all trials, by number."""
 
     def start(self, move: Start) -> None:
-        """Records a new trial, then starts it."""
+        """Record a new trial, then start it."""
 
     def resume(self, move: Resume) -> None:
-        """Records that a trial goes on, then puts it back."""
+        """Record that a trial continues, then resume it."""
 
     def judge(self, decision: Decision) -> None:
-        """Records what was decided of a trial, then does it."""
+        """Record the decision about a trial, then carry it out."""
 
     def show(self, summary: Callable[[], Mapping[str, Any]], *, last: bool) -> None:
-        """Records what is to be shown of the search: now and then, as it takes a while to compute, and at the
-        end."""
+        """Record what is shown of the search. It is slow to compute, so this is called only now and then, and
+        at the end."""
 
     def end(self, end: End) -> None:
-        """Stops what still runs, then records that the search is over."""
+        """Stop what is still running, then record that the search is over."""
 
 
 def step(bench: Bench, say: Callable[[str], None]) -> bool:
-    """One round; whether the search goes on."""
+    """Do one round; return whether the search continues."""
     engine = bench.look()
     if engine is None:
         return False
@@ -81,9 +82,9 @@ _DONE = {"pause": "stopped early", "stop": "stopped early"}
 
 
 def summary(engine: Engine, trials: Sequence[Trial]) -> dict[str, Any]:
-    """What is shown of a search by those who do not compute it themselves."""
+    """Return what is shown of a search by programs that do not compute it themselves."""
     best, importance = engine.best(trials), {}
-    with suppress(CausewayError):  # without Optuna, which other samplers can do without
+    with suppress(CausewayError):  # Optuna is not installed; some samplers do not need it
         importance = {name: round(share, 4) for name, share in engine.importance(trials).items()}
     return {
         "counts": {state: count for state, count in engine.counts(trials).items() if count},
@@ -94,12 +95,12 @@ def summary(engine: Engine, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def shown(parameters: Mapping[str, Any]) -> str:
-    """``lr=0.01 layers=3``."""
+    """Format parameters: ``lr=0.01 layers=3``."""
     return " ".join(f"{name}={plain(value)}" for name, value in parameters.items())
 
 
 def trial_of(row: Row) -> Trial:
-    """A trial for the engine, of its record."""
+    """Convert a record to a trial for the engine."""
     state: Any = AFTER.get(row.state, row.state)
     return Trial(
         row.number, row.parameters, tuple(row.reports), state, row.judged, row.has_checkpoint, row.cause,

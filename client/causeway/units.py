@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: ``40 GiB``, ``90m``, ``12:00:00``."""
+"""Sizes and durations in the notation that people use: ``40 GiB``, ``90m``, ``12:00:00``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_size(text: object) -> int:
-    """Bytes of ``40 GiB`` or ``512 MB``. ValueError for anything else, a number without a unit included, and
-    for more than an exbibyte."""
+    """Parse ``40 GiB`` or ``512 MB`` into bytes. Raises ValueError for anything else, including a number
+    without a unit and more than an exbibyte."""
     match = SIZE.fullmatch(str(text).strip())
     if match is None:
         raise ValueError(f"{text} is not a size; write it like 40 GiB")
@@ -30,7 +30,7 @@ def parse_size(text: object) -> int:
 
 
 def format_size(size: float) -> str:
-    """``40 GiB``, ``1.5 MiB``."""
+    """Format a size: ``40 GiB``, ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" or size == int(size) else f"{size:.1f} {unit}"
@@ -39,7 +39,7 @@ def format_size(size: float) -> str:
 
 
 def exact_size(size: int) -> str:
-    """The same for a file: in the largest unit without a fraction."""
+    """Format a size for a file: in the largest unit without a fraction."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if size % 1024**power == 0:
             return f"{size // 1024**power} {unit}"
@@ -47,13 +47,13 @@ def exact_size(size: int) -> str:
 
 
 def parse_cpus(quantity: str) -> float:
-    """Processors of a quantity of Kubernetes: ``3500m``, ``4``."""
+    """Parse a quantity of Kubernetes into a number of processors: ``3500m``, ``4``."""
     return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
 
 
 def parse_duration(text: object) -> int:
-    """Seconds of ``90m``, ``1d12h``, ``12:00:00``. ValueError for anything else, a number without a unit
-    included."""
+    """Parse ``90m``, ``1d12h``, ``12:00:00`` into seconds. Raises ValueError for anything else, including a
+    number without a unit."""
     match = DURATION.fullmatch(str(text).strip())
     if match is None:
         raise ValueError(f"{text} is not a duration; write it like 90m, 24h, 3d or 12:00:00")
@@ -65,12 +65,12 @@ def parse_duration(text: object) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """The two largest units: ``1d12h``, ``1m5s``, ``0s``."""
+    """Format a duration in the two largest units: ``1d12h``, ``1m5s``, ``0s``."""
     return "".join(_parts(seconds)[:2]) or "0s"
 
 
 def exact_duration(seconds: int) -> str:
-    """The same for a file: in all units."""
+    """Format a duration for a file: in all units."""
     return "".join(_parts(seconds)) or "0s"
 
 

@@ -1,4 +1,4 @@
-"""The workers of a run: what each role starts, wherever the run goes."""
+"""The workers of a run: what each role starts, independent of where the run is placed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Workers:
     count: int
     launch: Launch
     gpus: Gpus
-    """Of one worker."""
+    """GPUs of one worker."""
     cpus: float | None
     memory: int | None
-    """In bytes. None, here and above: what goes with the GPUs."""
+    """In bytes. None, here and above: the share that goes with the GPUs."""
 
 
 def workers_of(job: Job, *, image_launcher: str | None = "torchrun") -> tuple[Workers, ...]:
-    """The roles of a job, in its order. ``image_launcher``: what its image is for; None if
+    """Return the roles of a job, in its order. ``image_launcher``: the framework of the image; None if
     unknown."""
     if not job.roles:
         launch = choose(
@@ -55,13 +55,13 @@ def workers_of(job: Job, *, image_launcher: str | None = "torchrun") -> tuple[Wo
 
 
 def ends_with(workers: Sequence[Workers]) -> str:
-    """The role whose end is the run's: the chief, else the workers. The others are stopped then."""
+    """Return the role whose end ends the run: the chief, else the workers. The others are stopped then."""
     roles = [each.role for each in workers]
     return next((role for role in ("chief", "worker") if role in roles), roles[0])
 
 
 def policy_of(job: Job, workers: Sequence[Workers]) -> Policy:
-    """Which checkpoints of a run are kept, and who writes them: its first worker, or all where they write
+    """Return which checkpoints of a run are kept, and who writes them: its first worker, or all if they write
     parts."""
     wanted = job.checkpoints
     names = [f"{each.role}-{rank}" for each in workers for rank in range(each.count)]
@@ -72,13 +72,14 @@ def policy_of(job: Job, workers: Sequence[Workers]) -> Policy:
 
 
 def ends_when_stalled(job: Job, each: Workers, workers: Sequence[Workers]) -> dict[str, str]:
-    """What tells the runtime to end a program that does not go on. The first rank reports, and the others
-    wait for it."""
+    """Return variables that make the runtime end a program that stalls. The first rank reports, and the
+    others wait for it."""
     return {"CAUSEWAY_STALL": str(job.stall)} if job.stall and each.role == ends_with(workers) else {}
 
 
 def ends_when_idle(job: Job, each: Workers, workers: Sequence[Workers]) -> dict[str, str]:
-    """What tells the runtime to end a worker that does nothing. Others wait beside roles with GPUs."""
+    """Return variables that make the runtime end an idle worker. Workers without GPUs wait beside roles with
+    GPUs."""
     some = any(other.gpus.count for other in workers)
     return {"CAUSEWAY_IDLE": str(job.idle)} if job.idle and (each.gpus.count or not some) else {}
 
@@ -86,7 +87,7 @@ def ends_when_idle(job: Job, each: Workers, workers: Sequence[Workers]) -> dict[
 def variables(
     run: str, job: Job, each: Workers, hosts: Mapping[str, Sequence[str]], folders: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment that all workers of a role share; the runtime adds what differs.
+    """Return the environment that all workers of a role share; the runtime adds what differs.
 
     ``hosts``: role → ``host:port`` of its workers. ``folders``: ``CODE``, ``RESULTS``, ``CHECKPOINTS``,
     ``LOGS``, ``METRICS``, ``USAGE`` → their paths; on this machine some differ from worker to worker.

@@ -65,7 +65,7 @@ def starts(store: Store, run: str) -> list[Start]:
 
 
 def lines(store: Store, start: Start) -> list[str]:
-    """Yield the output of one start, without the times."""
+    """Return the output of one start, without the times."""
     return [text for _, _, text in _lines(store, start.worker, start.parts)]
 
 

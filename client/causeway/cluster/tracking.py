@@ -59,7 +59,7 @@ def record_of(
 
 
 def _places(fits: Sequence[Fit]) -> Iterator[tuple[str, Place]]:
-    """Return the sites that all roles may be placed at."""
+    """Yield the sites that all roles may be placed at."""
     sites = [{machine.site for machine in each.machines} for each in fits]
     for site in sorted(set.intersection(*sites)):
         prices = [[*_prices(each, site)] for each in fits]
@@ -83,7 +83,7 @@ def _places(fits: Sequence[Fit]) -> Iterator[tuple[str, Place]]:
 
 
 def _prices(fit: Fit, site: str) -> Iterator[float | None]:
-    """Return the hourly price in USD of all workers of a role, on each kind of machine at a site."""
+    """Yield the hourly price in USD of all workers of a role, on each kind of machine at a site."""
     for machine in fit.machines:
         if machine.site == site:
             for spot in {False, machine.is_spot}:

@@ -26,7 +26,7 @@ def changes(shipped: Path, here: Path, paths: Sequence[str]) -> Iterator[tuple[s
 
 
 def unified(shipped: Path, here: Path, path: str) -> Iterator[str]:
-    """Return one file's change in the format of ``diff -u``, from the shipped version to ``here``."""
+    """Yield one file's change in the format of ``diff -u``, from the shipped version to ``here``."""
     old, new = _content(shipped / path), _content(here / path)
     try:
         before, after = ((each or b"").decode().splitlines(keepends=True) for each in (old, new))

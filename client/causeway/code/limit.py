@@ -21,7 +21,7 @@ _ALIKE = 4
 
 
 def check_limit(where: str, entries: Iterable[Entry], limit: int) -> list[Problem]:
-    """Yield a problem that names the largest items, if the limit is exceeded."""
+    """Return a problem that names the largest items, if the limit is exceeded."""
     entries = list(entries)
     total = sum(entry.size for entry in entries)
     if total <= limit:

@@ -59,7 +59,7 @@ _LARGEST = 1 << 20
 
 
 def find_secrets(folder: Path, entries: Iterable[Entry]) -> list[Problem]:
-    """Yield a problem for each file that is a secret or cannot be read."""
+    """Return a problem for each file that is a secret or cannot be read."""
     found = []
     for entry in entries:
         try:

@@ -244,7 +244,7 @@ def may_pass(error: CausewayError) -> bool:
 
 
 def stamped(cluster: Cluster, run: Run, worker: Worker, since: str = "") -> list[tuple[str, str]] | None:
-    """Yield a worker's lines after a time, with their times. None if its machine no longer has them."""
+    """Return a worker's lines after a time, with their times. None if its machine no longer has them."""
     path = f"/api/v1/namespaces/{run.namespace}/pods/{worker.name}/log"
     query = {"container": "main", "timestamps": "true", **({"sinceTime": since} if since else {})}
     try:

@@ -82,7 +82,7 @@ def _printed(out: Console, names: Sequence[str]) -> Show:
 
 
 def _of_pods(cluster: Cluster, run: Run, worker: str | None) -> Iterator[_Line] | None:
-    """Return the output of the pods. None if a pod's output cannot be read any more, or no pods are left."""
+    """Yield the output of the pods. None if a pod's output cannot be read any more, or no pods are left."""
     wanted = [each for each in run.workers if worker in (None, short(each))]
     streams = []
     for each in wanted:

@@ -287,7 +287,7 @@ def get(name: str, on: Sequence[str], path: str, folder: str, *, as_json: bool) 
 
 
 def _lines(host: Host, run: Run, worker: str | None, start: int | None) -> list[tuple[str, str, str]]:
-    """Yield (time, worker, text) of each line on a machine."""
+    """Return (time, worker, text) of each line on a machine."""
     with _output(host, run, worker, start, follow=False) as process:
         assert process.stdout is not None
         return [_parted(line) for line in process.stdout]

@@ -23,7 +23,7 @@ _RANKS = 9
 
 
 def picture(found: Found) -> Iterator[Text]:
-    """Return the lines; empty before two trials have a value."""
+    """Yield the lines; empty before two trials have a value."""
     known = known_of(found)
     ranked = [each for each in found.ranked() if each.number in known]
     if len(ranked) < 2:

@@ -38,7 +38,7 @@ class Wait:
         }
 
     def lines(self) -> Iterator[str]:
-        """Return lines for people."""
+        """Yield lines for people."""
         place = self.place
         if place is not None and place.position is not None:
             ahead = "it is first in its queue"
@@ -93,7 +93,7 @@ def _barred(found: Availability, fits: Sequence[Fit]) -> Iterator[availability.N
 
 
 def _of_pods(cluster: Cluster, run: Run) -> Iterator[str]:
-    """Return the autoscaler's latest message about pending pods of the run."""
+    """Yield the autoscaler's latest message about pending pods of the run."""
     pods = {each.name for each in run.workers if each.state == "waiting"}
     if not pods:
         return
@@ -108,7 +108,7 @@ def _of_pods(cluster: Cluster, run: Run) -> Iterator[str]:
 
 
 def _of_requests(cluster: Cluster, run: Run) -> Iterator[str]:
-    """Return the latest answer to its queue's request for machines."""
+    """Yield the latest answer to its queue's request for machines."""
     workload = runs.workload_of(cluster, run)
     if workload is None:
         return

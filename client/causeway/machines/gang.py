@@ -54,7 +54,7 @@ class Line:
             self.broken = True
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Return the messages received since the last call."""
+        """Yield the messages received since the last call."""
         while not self.broken:
             try:
                 data = self._socket.recv(1 << 16)

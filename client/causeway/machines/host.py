@@ -97,7 +97,7 @@ class Host:
     # Check
 
     def _check(self) -> None:
-        """Return what this machine has, and what prevents it from running a worker: ``problems``."""
+        """Answer with what this machine has, and what prevents it from running a worker: ``problems``."""
         problems = [*self._session(), *self._programs(), *self._space()]
         found: list[leases.Gpu] = []
         waiting: list[dict[str, Any]] = []
@@ -169,7 +169,7 @@ class Host:
         return path.read_text(encoding="ascii")
 
     def _gpus(self) -> None:
-        """Return who has each GPU, until when, and who waits."""
+        """Answer with who has each GPU, until when, and who waits."""
         found = leases.gpus()
         states = leases.states(found)
         reasons = leases.taken(found, (), states)
@@ -253,7 +253,7 @@ class Host:
         _say(closed=True)
 
     def _reach(self) -> None:
-        """Return which address of each machine answers from here: name → address, or null."""
+        """Answer with which address of each machine answers from here: name → address, or null."""
         _say(reached={name: _reachable(each) for name, each in self._request["machines"].items()})
 
     def _deliver(self) -> None:
@@ -360,7 +360,7 @@ class Host:
     # Inspect
 
     def _status(self) -> None:
-        """Return the records of the named runs, or of all, and the state of their workers on this machine."""
+        """Answer with the records of the named runs, or of all, and the state of their workers on this machine."""
         wanted = self._request["runs"]
         paths = [self._runs / name for name in wanted] if wanted else sorted(self._runs.iterdir())
         _say(runs=[self._known(path) for path in paths if _read(path / "run.json")],
@@ -447,7 +447,7 @@ class Host:
         _say(parts=[part.text() for part in parts_in(Folder(self._run / "kept"))])
 
     def _left(self) -> None:
-        """Return what a run has left here: for each worker the ends of its reports and usage, its installed
+        """Answer with what a run has left here: for each worker the ends of its reports and usage, its installed
         packages, its checkpoints, and how long its starts ran."""
         record, texts = _read(self._run / "run.json"), {}
         for name in self._request["workers"]:

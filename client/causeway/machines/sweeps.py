@@ -135,7 +135,7 @@ class MachinesBench(FileBench):
         return bool({*(records.hosts_of(row.id) or ())}.intersection(self._away))
 
     def _take(self, row: Row) -> None:
-        """Return whether a trial that should be running has ended."""
+        """Process a trial that should be running: it may have ended, or been interrupted."""
         run = self._runs.get(row.id)
         if run is None or run.state not in ENDED:
             return

@@ -1,4 +1,4 @@
-"""What is wrong with a search across fields: its sampler and its parameters, its parameters and commands."""
+"""Checks a search across fields: its sampler and its parameters, its parameters and commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from causeway.search.space import Tree, always, dimensions, roots, size
 
 
 def problems(sweep: Sweep, commands: Mapping[str, str]) -> Iterator[Problem]:
-    """``commands``: field → command, ``{"run": …, "roles.ps.run": …}``. Fields have no place yet."""
+    """``commands``: field → command, ``{"run": …, "roles.ps.run": …}``. Places of fields are added later."""
     tree = sweep.parameters
     yield from _names(tree, "sweep.parameters")
     if sweep.sampler == "grid":
@@ -34,7 +34,7 @@ def problems(sweep: Sweep, commands: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def notes(sweep: Sweep) -> Iterator[str]:
-    """What is allowed, and not what one wants."""
+    """Yield notes on what is allowed, but rarely intended."""
     stop, count = sweep.stop, size(sweep.parameters)
     square = (stop.factor or FACTOR) ** 2
     if stop.rule in RUNGS and sweep.trials < square:
@@ -56,7 +56,7 @@ def _roots(tree: Tree) -> set[str]:
 
 
 def _fields(tree: Tree, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Each parameter with its field, as keys of the file: ``sweep.parameters.opt.1.sgd.momentum``."""
+    """Yield each parameter with its dotted field in the file: ``sweep.parameters.opt.1.sgd.momentum``."""
     for each in roots(tree):
         field = f"{prefix}.{each.name}"
         yield field, each
@@ -65,7 +65,8 @@ def _fields(tree: Tree, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _names(tree: Tree, prefix: str) -> Iterator[Problem]:
-    """Names that one trial would have twice. Two branches of one choice are never in the same trial."""
+    """Report names that one trial would have twice. Two branches of one choice are never in the same
+    trial."""
     for field, each in _fields(tree, prefix):
         if each.name == ALL:
             yield _problem(
@@ -90,7 +91,7 @@ def _twice(tree: Tree, prefix: str, taken: frozenset[str]) -> Iterator[Problem]:
 
 
 def _commands(tree: Tree, commands: Mapping[str, str]) -> Iterator[Problem]:
-    """That commands name each parameter, and nothing else."""
+    """Check that commands name each parameter, and nothing else."""
     known = {each.name for each in dimensions(tree)}
     every = always(tree)
     used: set[str] = set()

@@ -1,4 +1,4 @@
-"""What takes the place of ``{name}`` in a trial's command."""
+"""The values of ``{name}`` in a trial's command."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ ALL = "parameters"
 
 
 def texts(parameters: Parameters) -> dict[str, str]:
-    """Name → text, and all of them by ``ALL``."""
+    """Return name → text, and all of them under ``ALL``."""
     found = {name: plain(value) for name, value in parameters.items()}
     return {**found, ALL: json.dumps(dict(parameters), ensure_ascii=False)}

@@ -25,19 +25,19 @@ from causeway.search.trials import Decision, End, Resume, Start, State, Trial
 
 @dataclass(frozen=True)
 class Engine:
-    """What decides."""
+    """Decides what to do next."""
 
     sweep: Sweep
     name: str
-    """The search's."""
+    """Name of the search."""
     since: int = 0
-    """Failures of trials up to this number do not count: a person has resumed the search after them."""
+    """Failures of trials up to this number do not count: the search was resumed after them."""
 
     def propose(self, trials: Sequence[Trial]) -> Start | Resume | None:
-        """The next trial to start or to go on; None while ``parallel`` run, or if there is none.
+        """Return the next trial to start or to resume; None if ``parallel`` are running, or if there is none.
 
-        A function of ``sweep`` and the recorded trials; with ``random`` and ``grid``, of the seed and the
-        number alone. CausewayError if the sampler lacks a library.
+        It depends only on ``sweep`` and the recorded trials; with ``random`` and ``grid``, only on the seed
+        and the number. Raises CausewayError if the sampler's library is not installed.
         """
         if _running(trials) >= self.sweep.parallel or self._failures(trials):
             return None
@@ -51,12 +51,12 @@ class Engine:
         return self._last(trials)
 
     def judge(self, trials: Sequence[Trial]) -> tuple[Decision, ...]:
-        """Of running trials, by number, then step: each rung that was reached and not recorded as judged. The
-        last of a trial may be to pause or stop it."""
+        """Return decisions on running trials, by number, then step: one for each rung that was reached and not
+        recorded as judged. The last one for a trial may be to pause or stop it."""
         return tuple(rules.judged(self.sweep, trials))
 
     def end(self, trials: Sequence[Trial]) -> End | None:
-        """None while there is something to do or to wait for."""
+        """Return the end of the search; None while there is something to do or to wait for."""
         if failures := self._failures(trials):
             first = failures[0]
             return End(
@@ -70,7 +70,7 @@ class Engine:
         return End("done", f"all {len(trials)} trials ended")
 
     def notes(self, trials: Sequence[Trial]) -> tuple[str, ...]:
-        """What a person should know: the metric that never came."""
+        """Return notes for the user, such as a metric that was never reported."""
         metric, least = self.sweep.metric, self.sweep.stop.min
         if any(trial.curve for trial in trials):
             return ()
@@ -83,21 +83,21 @@ class Engine:
         return ()
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Of those that are done; while none is, the best of those that got furthest. None before the first
-        number."""
+        """Return the best trial that is done; if none is, the best of those that got furthest. None before
+        the first value."""
         return next(iter(ranking.ranked(self.sweep, trials)), None)
 
     def value(self, trial: Trial) -> float | None:
-        """By which trials are compared: the best that it reported, with ``wilcoxon`` the mean."""
+        """The value by which trials are compared: the best that it reported, with ``wilcoxon`` the mean."""
         return ranking.value(self.sweep, trial)
 
     def importance(self, trials: Sequence[Trial]) -> Mapping[str, float]:
-        """Parameter → its share of what made trials differ, the largest first; empty with too few trials.
-        CausewayError without Optuna."""
+        """Return parameter → its share of the differences between trials, the largest first; empty if there
+        are too few trials. Raises CausewayError without Optuna."""
         return studies.importance(self.sweep, trials)
 
     def counts(self, trials: Sequence[Trial]) -> Mapping[State, int]:
-        """State → trials; all states."""
+        """Return state → number of trials, for all states."""
         found = Counter(trial.state for trial in trials)
         return {state: found[state] for state in get_args(State)}
 
@@ -109,14 +109,14 @@ class Engine:
         return count is None or len(samplers.tried(self.sweep, trials)) < count
 
     def _last(self, trials: Sequence[Trial]) -> Resume | None:
-        """One has to be trained to its end."""
+        """The last trial, since at least one has to be trained to its end."""
         if _running(trials) or any(trial.state == "done" and trial.known for trial in trials):
             return None
         return rules.left_over(self.sweep, trials)
 
     def _failures(self, trials: Sequence[Trial]) -> Sequence[Trial]:
-        """The last trials, by number, if they are failures and as many as ``fail_limit``. A running one says
-        nothing before it reports, and then it works."""
+        """Return the last trials, by number, if they are failures and as many as ``fail_limit``. A running
+        trial is ignored until its first report, which proves that it works."""
         streak: list[Trial] = []
         for trial in sorted(trials, key=lambda each: -each.number):
             if trial.number <= self.since or (trial.curve and trial.state != "failed"):
@@ -127,7 +127,7 @@ class Engine:
 
 
 def applied(trials: Sequence[Trial], move: Start | Resume | Decision) -> tuple[Trial, ...]:
-    """The trials as they are once ``move`` is recorded."""
+    """Return the trials as they are once ``move`` is recorded."""
     if isinstance(move, Start):
         return (*trials, Trial(move.number, move.parameters))
     changes: dict[str, object] = {"judged": move.step}

@@ -36,7 +36,7 @@ def _name(text: str) -> str:
 
 
 def _number(value: object) -> object:
-    """``1e-3``, which is text to YAML 1.1, as the number that everybody means."""
+    """Parse ``1e-3``, which is text in YAML 1.1, as a number."""
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
@@ -59,7 +59,7 @@ Name = Annotated[str, AfterValidator(_name)]
 
 
 def _two(items: Mapping[str, Any]) -> WithJsonSchema:
-    """In draft 7."""
+    """A list of two items, in draft 7."""
     return WithJsonSchema({"type": "array", "items": dict(items), "minItems": 2, "maxItems": 2})
 
 
@@ -103,14 +103,14 @@ def _step_fits(step: float | None, ends: tuple[float, float]) -> None:
 
 
 class LogRange(Part):
-    """A number of which the order of magnitude is drawn."""
+    """A number on a logarithmic scale."""
 
     ends: Annotated[Ends, AfterValidator(_above_zero), Field(alias="log")]
     """Minimum and maximum, both greater than 0: `[1e-5, 1e-1]`."""
 
 
 class IntRange(Part):
-    """A whole number."""
+    """An integer."""
 
     ends: Annotated[Whole, AfterValidator(_ordered), Field(alias="int")]
     """The least and the most, both included: `[64, 1024]`."""
@@ -124,7 +124,7 @@ class IntRange(Part):
 
 
 class FloatRange(Part):
-    """A number."""
+    """A floating-point number."""
 
     ends: Annotated[Ends, AfterValidator(_ordered), Field(alias="float")]
     """The least and the most: `[0, 0.5]`."""
@@ -179,7 +179,7 @@ def _different(choices: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def plain(value: bool | int | float | str) -> str:
-    """A value as a command has it."""
+    """Format a value for a command."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -210,7 +210,7 @@ Choices: TypeAlias = Annotated[
 
 
 class Stop(Part):
-    """Which trials are stopped before their end."""
+    """Which trials are stopped early."""
 
     rule: Literal["asha", "hyperband", "median", "wilcoxon", "none"] = "asha"
     """By what they are judged. Also written `stop: median`."""

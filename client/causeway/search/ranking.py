@@ -1,4 +1,4 @@
-"""Trials from the best to the worst."""
+"""Ranks trials from the best to the worst."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from causeway.search.trials import Trial
 
 
 def value(sweep: Sweep, trial: Trial) -> float | None:
-    """By which whole trials are compared: the best that it reported; with ``wilcoxon``, whose steps are parts
-    of one result, the mean. None before the first number, or if the mean is none."""
+    """The value by which complete trials are compared: the best that it reported; with ``wilcoxon``, whose
+    steps are parts of one result, the mean. None before the first value, or if the mean is NaN."""
     if sweep.stop.rule == "wilcoxon":
         mean = fmean(each for _, each in trial.curve) if trial.curve else math.nan
         return mean if math.isfinite(mean) else None
@@ -21,15 +21,15 @@ def value(sweep: Sweep, trial: Trial) -> float | None:
 
 
 def loss(sweep: Sweep, number: float) -> float:
-    """Less is better, and NaN is worst."""
+    """Convert to a loss: lower is better, and NaN is worst."""
     if not math.isfinite(number):
         return math.inf
     return number if sweep.goal == "minimize" else -number
 
 
 def ranked(sweep: Sweep, trials: Sequence[Trial]) -> list[Trial]:
-    """Those that reported a number and did not fail. Done ones come first, by value; then the others: who got
-    further is better, at the same step by value."""
+    """Rank the trials that reported a value and did not fail. Those that are done come first, by value; then
+    the others, by their last step, then by value."""
     values = {trial.number: value(sweep, trial) for trial in trials}
 
     def order(trial: Trial) -> tuple[bool, int, float, int]:

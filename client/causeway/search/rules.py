@@ -1,11 +1,12 @@
-"""Early stopping: which running trials go on, and which paused ones are resumed.
+"""Early stopping: which running trials continue, and which paused ones are resumed.
 
 ``asha`` and ``hyperband`` judge at rungs, steps ``min · factor^k`` below ``max``. At a rung a trial is
-compared with all that have reached it: one of ``factor`` goes on, the others pause and keep their checkpoint.
-One of these that is among the best when more have come is resumed: asynchronous successive halving, as by
-Li et al. (MLSys 2020), except that one that is among the best at once does not pause at all.
+compared with all that have reached it: one of ``factor`` continues, the others pause and keep their
+checkpoint. A paused trial that is among the best once more trials have come is resumed. This is asynchronous
+successive halving (Li et al., MLSys 2020), except that a trial that is immediately among the best does not
+pause at all.
 
-``median`` and ``wilcoxon`` are Optuna's pruners, asked at each step once, in order.
+``median`` and ``wilcoxon`` are Optuna's pruners, asked once at each step, in order.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from causeway.search.trials import Decision, Resume, Trial
 
 
 def judged(sweep: Sweep, trials: Sequence[Trial]) -> Iterator[Decision]:
-    """Of running trials, by number, then step."""
+    """Yield decisions on running trials, by number, then step."""
     running = sorted((trial for trial in trials if trial.state == "running"), key=lambda each: each.number)
     if sweep.stop.rule in RUNGS:
         ladder = _Ladder(sweep, trials)
@@ -35,7 +36,7 @@ def judged(sweep: Sweep, trials: Sequence[Trial]) -> Iterator[Decision]:
 
 
 def promoted(sweep: Sweep, trials: Sequence[Trial]) -> Resume | None:
-    """The paused trial that goes on: one of the highest rung at which any is among the best."""
+    """Return the paused trial to resume: one of the highest rung that has a paused trial among its best."""
     if sweep.stop.rule not in RUNGS:
         return None
     ladder = _Ladder(sweep, trials)
@@ -50,7 +51,8 @@ def promoted(sweep: Sweep, trials: Sequence[Trial]) -> Resume | None:
 
 
 def left_over(sweep: Sweep, trials: Sequence[Trial]) -> Resume | None:
-    """The best of the highest rung. With fewer trials than ``factor``, no other one would continue."""
+    """Return the best trial of the highest rung. With fewer trials than ``factor``, no other would
+    continue."""
     paused = [
         (-trial.judged, loss(sweep, point[1]), trial.number)
         for trial in trials
@@ -64,7 +66,8 @@ def left_over(sweep: Sweep, trials: Sequence[Trial]) -> Resume | None:
 
 
 def rungs(sweep: Sweep) -> list[int]:
-    """The steps at which trials are judged. Brackets of ``hyperband`` leave out none, the first, two …"""
+    """Return the steps at which trials are judged. Brackets of ``hyperband`` skip none, the first, the first
+    two, …."""
     stop = sweep.stop
     assert stop.max is not None
     found, step = [], stop.min
@@ -79,17 +82,17 @@ class _Pool:
     """The trials that have reached a rung."""
 
     losses: dict[int, float]
-    """By number."""
+    """Loss by trial number."""
     factor: int
 
     @cached_property
     def order(self) -> list[int]:
-        """The best first."""
+        """Trial numbers, the best first."""
         return sorted(self.losses, key=lambda number: (self.losses[number], number))
 
     @property
     def quota(self) -> int:
-        """How many go on."""
+        """How many continue."""
         return len(self.losses) // self.factor
 
 
@@ -100,12 +103,13 @@ class _Ladder:
         self.sweep, self.trials = sweep, [trial for trial in trials if trial.state != "failed"]
         self.rungs = rungs(sweep)
         self.factor = sweep.stop.factor or FACTOR
-        # In the last of hyperband nothing is stopped.
+        # In Hyperband's last bracket, nothing is stopped.
         self.brackets = len(self.rungs) + 1 if sweep.stop.rule == "hyperband" else 1
         self._pools: dict[tuple[int, int], _Pool] = {}
 
     def bracket(self, trial: Trial) -> int:
-        """Drawn with Hyperband's sizes (Li et al., JMLR 2018), so that all brackets cost about the same."""
+        """Draw a trial's bracket with Hyperband's sizes (Li et al., JMLR 2018), so that all brackets cost
+        about the same."""
         count = self.brackets
         if count == 1:
             return 0
@@ -134,7 +138,7 @@ def _at_rungs(ladder: _Ladder, trial: Trial) -> Iterator[Decision]:
             continue
         pool = ladder.pool(bracket, rung)
         rank, count = pool.order.index(trial.number), len(pool.order)
-        # One that cannot be resumed has this one chance, and a ranking of few trials means little.
+        # A trial that cannot be resumed has only this chance, and a ranking of few trials means little.
         quota = pool.quota if trial.resumable else pool.quota or count
         passes = rank < quota and math.isfinite(point[1])
         reason = f"rank {rank + 1} of {count} at step {rung}, {quota} continue"
@@ -146,7 +150,7 @@ def _at_rungs(ladder: _Ladder, trial: Trial) -> Iterator[Decision]:
 
 
 def _at_steps(sweep: Sweep, trial: Trial, trials: Sequence[Trial]) -> Iterator[Decision]:
-    """One decision: to stop at the first step that says so, or that all are passed."""
+    """Decide once: stop at the first step for which the pruner says so, or pass all steps."""
     last: tuple[int, float] | None = None
     for step, value in trial.curve:
         if step <= trial.judged or step < sweep.stop.min:

@@ -1,7 +1,7 @@
-"""The parameters of the next trial, as a function of the search and the trials so far.
+"""Chooses the parameters of the next trial, as a function of the search and the trials so far.
 
-Optuna keeps a study and draws from a generator as it goes; both would be state that a killed process loses.
-So each proposal has a study made of the recorded trials and a generator of its own, seeded by the search's
+Optuna keeps a study and draws from one random generator; both are state that a killed process would lose. So
+each proposal uses a study built from the recorded trials and a generator of its own, seeded by the search's
 seed and the trial's number.
 """
 
@@ -28,7 +28,7 @@ _FIRST = 10
 
 
 def proposed(sweep: Sweep, number: int, trials: Sequence[Trial]) -> Parameters | None:
-    """Parameters of trial ``number`` that no trial has had; None if all were tried."""
+    """Return parameters for trial ``number`` that no trial has had; None if all were tried."""
     count, had = size(sweep.parameters), tried(sweep, trials)
     if sweep.sampler in ("random", "grid"):
         return _by_number(sweep, number, count, had)
@@ -42,27 +42,27 @@ def proposed(sweep: Sweep, number: int, trials: Sequence[Trial]) -> Parameters |
 
 
 def tried(sweep: Sweep, trials: Sequence[Trial]) -> set[Key]:
-    """The combinations that trials have had, of those that the space has now."""
+    """Return the combinations that trials have had, of those in the current space."""
     return {
         key(trial.parameters) for trial in trials if paths(sweep.parameters, trial.parameters) is not None
     }
 
 
 def _generator(sweep: Sweep, *what: object) -> random.Random:
-    """Its own for each use: what one draws moves no other."""
+    """A new generator for each use, so that draws do not influence each other."""
     return random.Random("/".join(map(str, (sweep.seed, *what))))  # noqa: S311 - no secret
 
 
 def _by_number(sweep: Sweep, number: int, count: int | None, had: set[Key]) -> Parameters | None:
     if count is None:
         return drawn(sweep.parameters, _generator(sweep, number))
-    # Where the space was changed, some before this number were not tried.
+    # If the space was changed, some before this number were not tried.
     order = chain(islice(_all(sweep, count), number - 1, None), _all(sweep, count))
     return next((each for each in order if key(each) not in had), None)
 
 
 def _all(sweep: Sweep, count: int | None) -> Iterator[dict[str, Value]]:
-    """Combinations in an order of the seed: each once, or without end."""
+    """Yield combinations in an order that depends on the seed: each once, or without end."""
     draw = _generator(sweep, "order")
     if count is None:
         while True:
@@ -82,7 +82,7 @@ def _all(sweep: Sweep, count: int | None) -> Iterator[dict[str, Value]]:
 
 
 def _tpe(sweep: Sweep, draw: random.Random, trials: Sequence[Trial]) -> dict[str, Value]:
-    """Trials that run count as bad ones (``constant_liar``), so that those proposed at once differ."""
+    """Running trials count as bad ones (``constant_liar``), so that those proposed together differ."""
     with studies.quiet() as optuna:
         sampler = optuna.samplers.TPESampler(
             multivariate=True,
@@ -95,7 +95,7 @@ def _tpe(sweep: Sweep, draw: random.Random, trials: Sequence[Trial]) -> dict[str
 
 
 def _gp(sweep: Sweep, draw: random.Random, trials: Sequence[Trial]) -> dict[str, Value]:
-    """What branches bring is drawn at random."""
+    """Parameters of branches are drawn at random."""
     studies.needed("gp", "scipy", "torch")
     with studies.quiet() as optuna:
         sampler = optuna.samplers.GPSampler(seed=draw.getrandbits(32), n_startup_trials=_FIRST)
@@ -103,11 +103,11 @@ def _gp(sweep: Sweep, draw: random.Random, trials: Sequence[Trial]) -> dict[str,
 
 
 def _cmaes(sweep: Sweep, draw: random.Random, trials: Sequence[Trial]) -> dict[str, Value]:
-    """Numbers that every trial has; all else is drawn at random.
+    """Numbers that every trial has; everything else is drawn at random.
 
-    Optuna's own keeps its state in trials that it drew itself, in the order in which they ended. This one
-    is given all generations again: ended trials by number, a population at a time. It asks for their order
-    alone: a trial that was stopped early counts for its place among all.
+    Optuna's CMA-ES keeps its state in trials that it drew itself, in the order in which they ended. This one
+    replays all generations: ended trials by number, a population at a time. It only uses their order: a trial
+    that was stopped early counts by its rank among all.
     """
     studies.needed("cmaes", "cmaes")
     import cmaes
@@ -138,7 +138,7 @@ def _ended(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _point(sweep: Sweep, axes: Sequence[Dimension], trial: Trial) -> list[float] | None:
-    """From 0 to 1 on each axis. None if the trial is not of this space."""
+    """Return the position on each axis, from 0 to 1. None if the trial is not in this space."""
     found = paths(sweep.parameters, trial.parameters)
     return None if found is None else [axis.unit(float(found[axis.path][1])) for axis in axes]
 

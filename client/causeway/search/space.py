@@ -1,7 +1,7 @@
-"""The parameters of a search: drawn, counted, numbered.
+"""The parameters of a search: draw, count, number.
 
 A choice that brings parameters makes the space a tree: which parameters a trial has depends on what was
-chosen. All walk it alike (``walk``), and differ in how a value is picked.
+chosen. All functions walk it in the same way (``walk``), and differ in how a value is picked.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ class Dimension:
 
     name: str
     path: str
-    """Its name after the choices that lead to it: ``opt=sgd/momentum``. Two branches may use a name."""
+    """Its name after the choices that lead to it: ``opt=sgd/momentum``. Two branches may use the same
+    name."""
     values: Range | tuple[Value, ...]
     branches: tuple[Tree, ...] = ()
-    """With choices: what each brings."""
+    """For choices: the parameters that each brings."""
 
     @property
     def levels(self) -> int | None:
-        """How many values it has; None if any number between two."""
+        """The number of its values; None if it is continuous."""
         if isinstance(self.values, tuple):
             return len(self.values)
         step = getattr(self.values, "step", None)
@@ -47,7 +48,7 @@ class Dimension:
         return math.floor((high - low) / step + 1e-9) + 1
 
     def level(self, index: int) -> Value:
-        """One of ``levels``."""
+        """Return one of the ``levels``."""
         if isinstance(self.values, tuple):
             return self.values[index]
         if isinstance(self.values, IntRange):
@@ -56,11 +57,12 @@ class Dimension:
         return float(f"{self.values.ends[0] + index * step:.12g}")
 
     def below(self, choice: Value) -> str:
-        """What paths of the parameters begin with that a choice brings."""
+        """The path prefix of the parameters that a choice brings."""
         return f"{self.path}={plain(choice)}/"
 
     def index(self, value: Value) -> int | None:
-        """Of a choice, by its text: ``1`` is not ``true``. None if it is not a choice."""
+        """Return the index of a choice, compared by its text: ``1`` is not ``true``. None if it is not a
+        choice."""
         assert isinstance(self.values, tuple)
         texts = [plain(each) for each in self.values]
         return texts.index(plain(value)) if plain(value) in texts else None
@@ -74,7 +76,7 @@ class Dimension:
         return low <= value <= high and (isinstance(value, int) or not isinstance(self.values, IntRange))
 
     def at(self, unit: float) -> Value:
-        """The value at a place from 0 to 1: of numbers even in steps, or in orders of magnitude."""
+        """Return the value at a position from 0 to 1, linear or logarithmic for numbers."""
         if (levels := self.levels) is not None:
             return self.level(min(int(unit * levels), levels - 1))
         assert not isinstance(self.values, tuple)
@@ -84,7 +86,7 @@ class Dimension:
         return self.tidy(low + unit * (high - low))
 
     def unit(self, value: float) -> float:
-        """The place of a number, the middle of its step: ``at`` gives it back."""
+        """Return the position of a number, in the middle of its step: ``at`` maps it back."""
         assert not isinstance(self.values, tuple)
         low, high = self.values.ends
         if (levels := self.levels) is not None:
@@ -95,7 +97,7 @@ class Dimension:
         return (value - low) / (high - low)
 
     def tidy(self, value: float) -> float:
-        """A drawn number without digits that mean nothing, within its ends."""
+        """Round a drawn number to meaningful digits, within its ends."""
         assert not isinstance(self.values, tuple)
         low, high = self.values.ends
         if (levels := self.levels) is not None:
@@ -108,7 +110,7 @@ Pick: TypeAlias = Callable[[Dimension], Value]
 
 
 def walk(tree: Tree, pick: Pick, prefix: str = "") -> dict[str, Value]:
-    """Parameters by name, with ``pick`` asked for each that the choices before it lead to."""
+    """Return parameters by name; ``pick`` chooses each value, following the choices made before."""
     found: dict[str, Value] = {}
     for dimension in roots(tree, prefix):
         value = found[dimension.name] = pick(dimension)
@@ -120,7 +122,7 @@ def walk(tree: Tree, pick: Pick, prefix: str = "") -> dict[str, Value]:
 
 
 def roots(tree: Tree, prefix: str = "") -> Iterator[Dimension]:
-    """Those that every trial has."""
+    """Yield the parameters that every trial has."""
     for name, values in tree.items():
         if isinstance(values, LogRange | IntRange | FloatRange):
             yield Dimension(name, prefix + name, values)
@@ -133,7 +135,7 @@ def roots(tree: Tree, prefix: str = "") -> Iterator[Dimension]:
 
 
 def dimensions(tree: Tree, prefix: str = "") -> Iterator[Dimension]:
-    """All, also those of branches."""
+    """Yield all parameters, including those of branches."""
     for dimension in roots(tree, prefix):
         yield dimension
         for index, branch in enumerate(dimension.branches):
@@ -141,7 +143,7 @@ def dimensions(tree: Tree, prefix: str = "") -> Iterator[Dimension]:
 
 
 def always(tree: Tree) -> frozenset[str]:
-    """The names that every trial has."""
+    """Return the names that every trial has."""
     found: set[str] = set()
     for dimension in roots(tree):
         found.add(dimension.name)
@@ -151,7 +153,7 @@ def always(tree: Tree) -> frozenset[str]:
 
 
 def size(tree: Tree) -> int | None:
-    """How many combinations there are; None if they are infinitely many."""
+    """Return the number of combinations; None if infinite."""
     sizes = [_size(dimension) for dimension in roots(tree)]
     return None if None in sizes else math.prod(each for each in sizes if each is not None)
 
@@ -164,7 +166,7 @@ def _size(dimension: Dimension) -> int | None:
 
 
 def nth(tree: Tree, number: int) -> dict[str, Value]:
-    """One of the ``size`` combinations, from 0."""
+    """Return one of the ``size`` combinations, counted from 0."""
     found: dict[str, Value] = {}
     for dimension in roots(tree):
         count = _size(dimension)
@@ -184,12 +186,13 @@ def nth(tree: Tree, number: int) -> dict[str, Value]:
 
 
 def drawn(tree: Tree, draw: random.Random) -> dict[str, Value]:
-    """Each value, or order of magnitude, is as likely as any other."""
+    """Draw parameters: each value, or order of magnitude, is equally likely."""
     return walk(tree, lambda dimension: dimension.at(draw.random()))
 
 
 def paths(tree: Tree, parameters: Parameters) -> dict[str, tuple[Dimension, Value]] | None:
-    """A trial's parameters by path; None if they are not of this space: the search was changed since."""
+    """Return a trial's parameters by path; None if they are not in this space: the search was changed
+    since."""
     found: dict[str, tuple[Dimension, Value]] = {}
 
     class Foreign(Exception):  # noqa: N818 - not an error
@@ -213,5 +216,5 @@ Key: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def key(parameters: Parameters) -> Key:
-    """The same for the same parameters, also if they were text in between."""
+    """A key that is equal for equal parameters, even after a round trip through text."""
     return tuple(sorted((name, plain(value)) for name, value in parameters.items()))

@@ -1,6 +1,6 @@
-"""Studies of Optuna, made of recorded trials. The only module that knows Optuna; it is imported late.
+"""Builds Optuna studies from recorded trials. The only module that uses Optuna, which is imported late.
 
-Names of parameters are paths in the tree there (``Dimension.path``), and choices are their texts.
+In a study, parameters are named by their paths in the tree (``Dimension.path``), and choices are texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FEWEST = 4
 
 
 def needed(what: str, *modules: str) -> None:
-    """CausewayError, with the command that installs them, if modules are not there."""
+    """Raise CausewayError with the command that installs them, if modules are missing."""
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
         extra = "'causeway-client[search]'" if missing != ["torch"] else "torch"
@@ -35,7 +35,7 @@ def needed(what: str, *modules: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[Any]:
-    """Optuna, without what it says of each study, and of parts of it that are new."""
+    """Import Optuna without its log messages and warnings about experimental parts."""
     needed("the search", "optuna")
     import optuna
 
@@ -46,7 +46,7 @@ def quiet() -> Iterator[Any]:
 
 
 def suggested(sweep: Sweep, trials: Sequence[Trial], sampler: Any) -> dict[str, Value]:
-    """What ``sampler`` proposes after these trials."""
+    """Return what ``sampler`` proposes after these trials."""
     trial = _study(sweep, trials, sampler=sampler).ask()
 
     def pick(dimension: Dimension) -> Value:
@@ -65,7 +65,7 @@ def suggested(sweep: Sweep, trials: Sequence[Trial], sampler: Any) -> dict[str, 
 
 
 def stops(sweep: Sweep, trial: Trial, trials: Sequence[Trial], step: int) -> bool:
-    """Whether the pruner of the rule stops a trial, judged by what it reported up to ``step``."""
+    """Whether the pruner of the rule stops a trial, judged by its reports up to ``step``."""
     if sweep.stop.rule == "wilcoxon":
         needed("wilcoxon", "scipy")
     with quiet() as optuna:
@@ -81,8 +81,8 @@ def stops(sweep: Sweep, trial: Trial, trials: Sequence[Trial], step: int) -> boo
 
 
 def importance(sweep: Sweep, trials: Sequence[Trial]) -> dict[str, float]:
-    """By PED-ANOVA, which compares the best tenth with all. It needs the order of trials alone, so those that
-    were stopped early count, too."""
+    """Compute importance by PED-ANOVA, which compares the best tenth with all trials. It only uses their
+    order, so trials that were stopped early count, too."""
     with quiet() as optuna:
         places = {trial.number: float(place) for place, trial in enumerate(ranked(sweep, trials))}
         frozen = [_frozen(sweep, each, places[each.number]) for each in trials if each.number in places]
@@ -107,7 +107,7 @@ def _study(sweep: Sweep, trials: Sequence[Trial], *, sampler: Any = None) -> Any
 
 
 def _frozen(sweep: Sweep, trial: Trial, objective: float | None = None) -> Any:
-    """None for one of another space."""
+    """Convert a trial; None if it is not in this space."""
     from optuna.trial import TrialState, create_trial
 
     found = paths(sweep.parameters, trial.parameters)
@@ -119,7 +119,7 @@ def _frozen(sweep: Sweep, trial: Trial, objective: float | None = None) -> Any:
     if objective is not None:
         state = TrialState.COMPLETE
     elif state is TrialState.COMPLETE and worth is None:
-        state = TrialState.PRUNED if trial.curve else TrialState.FAIL  # nothing but NaN is worst of all
+        state = TrialState.PRUNED if trial.curve else TrialState.FAIL  # worse than everything but NaN
     return create_trial(
         state=state,
         value=worth if state is TrialState.COMPLETE else None,
@@ -148,7 +148,7 @@ def _distribution(dimension: Dimension) -> Any:
 
 
 def _ends(dimension: Dimension) -> tuple[float, float]:
-    """The least and the most, both on a step."""
+    """Return the minimum and the maximum, both on a step."""
     assert not isinstance(dimension.values, tuple)
     low, high = dimension.values.ends
     return low, float(dimension.level(dimension.levels - 1)) if dimension.levels else high

@@ -1,4 +1,4 @@
-"""What is known of a trial, and what is to be done with it."""
+"""The record of a trial, and the decisions about it."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ itself. ``paused``: stopped at a rung, and may be resumed. ``stopped``: for good
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial as it is recorded."""
+    """A recorded trial."""
 
     number: int
-    """From 1."""
+    """Counted from 1."""
     parameters: Parameters
     reports: tuple[tuple[int, float], ...] = ()
-    """(step, value) of the sweep's metric, as they arrived: of a step that was reported again, the first
+    """(step, value) of the sweep's metric in order of arrival; for a step that was reported again, the first
     counts."""
     state: State = "running"
     judged: int = 0
-    """The step of the last decision that was recorded (``Decision.step``)."""
+    """The step of the last recorded decision (``Decision.step``)."""
     resumable: bool = False
-    """Whether it has a checkpoint to go on from."""
+    """Whether it has a checkpoint to resume from."""
     cause: str = ""
-    """Why it failed, in a line."""
+    """Why it failed, in one line."""
     seen: int = 0
-    """The highest step that it reported of any metric."""
+    """The highest step at which it reported any metric."""
 
     @cached_property
     def curve(self) -> tuple[tuple[int, float], ...]:
-        """Its reports in order of steps, one a step."""
+        """Its reports ordered by step, one for each step."""
         first: dict[int, float] = {}
         for step, value in self.reports:
             first.setdefault(step, value)
         return tuple(sorted(first.items()))
 
     def at(self, step: int) -> tuple[int, float] | None:
-        """Its first report of this step or a later one."""
+        """Return its first report at this step or later."""
         index = bisect_left(self.curve, (step,))
         return self.curve[index] if index < len(self.curve) else None
 
     @property
     def last_step(self) -> int:
-        """0 before the first report."""
+        """Its last step; 0 before the first report."""
         return self.curve[-1][0] if self.curve else 0
 
     @property
     def known(self) -> bool:
-        """Whether it reported a number at all."""
+        """Whether it has reported a number."""
         return any(math.isfinite(value) for _, value in self.curve)
 
 
 @dataclass(frozen=True)
 class Start:
-    """A new trial."""
+    """Start a new trial."""
 
     number: int
     parameters: Parameters
@@ -71,16 +71,16 @@ class Start:
 
 @dataclass(frozen=True)
 class Resume:
-    """A paused trial that goes on from its checkpoint: it turned out to be among the best of its rung."""
+    """Resume a paused trial from its checkpoint: it is now among the best of its rung."""
 
     number: int
     step: int
-    """The rung that it is let pass, to be recorded as ``Trial.judged``."""
+    """The rung that it passes, to be recorded as ``Trial.judged``."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """A running trial is judged at a step. That is to be recorded as ``Trial.judged``, together with the new
+    """A decision about a running trial at a step, to be recorded as ``Trial.judged`` together with the new
     state: ``pause`` makes it ``paused``, ``stop`` ``stopped``."""
 
     number: int
@@ -88,12 +88,12 @@ class Decision:
     step: int
     value: float
     reason: str
-    """In a line: ``rank 7 of 9 at step 3, 3 go on``."""
+    """In one line: ``rank 7 of 9 at step 3, 3 go on``."""
 
 
 @dataclass(frozen=True)
 class End:
-    """The search is over. What still runs then is to be stopped."""
+    """The search is over. Trials that are still running are to be stopped."""
 
     kind: Literal["done", "failed"]
     reason: str

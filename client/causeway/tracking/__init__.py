@@ -1,1 +1,1 @@
-"""Experiment tracking with MLflow: between a program and the cluster's server."""
+"""Experiment tracking with MLflow, between a program and the cluster's server."""

@@ -1,4 +1,4 @@
-"""Passes HTTP requests on to a server, with headers that the client does not know. Bodies are streamed."""
+"""Forwards HTTP requests to a server with headers that the client does not know. Bodies are streamed."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _HOP_BY_HOP = frozenset({
 
 
 class Forwarded(BaseHTTPRequestHandler):
-    """A request that is passed on, in part or in whole. Subclasses say how."""
+    """A request that is forwarded in part or in whole. Subclasses define how."""
 
     protocol_version = "HTTP/1.1"
-    # Head and body of an answer as one packet: the second would wait 40 ms for the first one's receipt.
+    # Head and body of an answer in one packet: otherwise the second would wait 40 ms for an acknowledgement.
     wbufsize = _PIECE
     disable_nagle_algorithm = True
     body: Iterator[bytes]
-    """The request's, in pieces."""
+    """Body of the request, in pieces."""
 
     def do_any(self) -> None:
-        """What a subclass answers."""
+        """Handle a request of any method."""
         raise NotImplementedError
 
     def handle_one_request(self) -> None:
@@ -54,7 +54,7 @@ class Forwarded(BaseHTTPRequestHandler):
         self.do_any()
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: the server has its own log."""
+        """Log nothing: the server has its own log."""
 
     def _pieces(self) -> Iterator[bytes]:
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
@@ -69,12 +69,12 @@ class Forwarded(BaseHTTPRequestHandler):
             yield piece
 
     def is_short_json(self) -> bool:
-        """Whether the body is JSON that may be held as a whole."""
+        """Whether the body is JSON that is small enough to keep in memory."""
         length = int(self.headers.get("Content-Length") or _LONGEST)
         return length < _LONGEST and "json" in self.headers.get("Content-Type", "")
 
     def whole_body(self) -> bytes:
-        """All of it, of a request of the API."""
+        """Read the whole body of an API request."""
         found = bytearray()
         for piece in self.body:
             found += piece
@@ -83,12 +83,12 @@ class Forwarded(BaseHTTPRequestHandler):
         return bytes(found)
 
     def leave(self) -> None:
-        """Reads what is left of the body: a client that still sends would see no answer."""
+        """Read the rest of the body: a client that is still sending would not see the answer."""
         for _ in self.body:
             pass
 
     def answer(self, values: Any, status: int = 200) -> None:
-        """Answers with JSON of our own."""
+        """Answer with JSON of our own."""
         data = json.dumps(values).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -97,15 +97,15 @@ class Forwarded(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def refuse(self, message: str, status: int = UNAVAILABLE, code: str = "TEMPORARILY_UNAVAILABLE") -> None:
-        """Answers with an error as MLflow's server has them."""
+        """Answer with an error in the format of MLflow's server."""
         self.leave()
         self.answer({"error_code": code, "message": message}, status)
 
     def ask(
         self, connection: HTTPConnection, target: str, body: bytes | None, more: Mapping[str, str]
     ) -> HTTPResponse:
-        """The server's answer to this request. ``target``: path and query. ``body``: None for the request's
-        own. ``more``: headers that take the place of the client's. Raises ``AWAY``."""
+        """Return the server's answer to this request. ``target``: path and query. ``body``: None for the
+        request's own. ``more``: headers that replace the client's. Raises ``AWAY``."""
         dropped = {*_HOP_BY_HOP, "host", "content-length", "accept-encoding", *map(str.lower, more)}
         headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
         headers |= more
@@ -114,13 +114,13 @@ class Forwarded(BaseHTTPRequestHandler):
             length = self.headers.get("Content-Length")
             if length is not None:
                 headers["Content-Length"] = length
-            # Without a length it is sent in chunks.
+            # Without a length, the body is sent in chunks.
             pieces = self.body if length or self.headers.get("Transfer-Encoding") else None
         connection.request(self.command, target, pieces, headers)
         return connection.getresponse()
 
     def pass_back(self, found: HTTPResponse) -> None:
-        """Answers with the server's answer."""
+        """Pass on the server's answer."""
         self.send_response_only(found.status, found.reason)
         length = found.headers.get("Content-Length")
         for name, value in found.headers.items():
@@ -137,11 +137,11 @@ class Forwarded(BaseHTTPRequestHandler):
             self.wfile.flush()
         if length is None and not empty:
             self.wfile.write(b"0\r\n\r\n")
-        found.close()  # all was read, and its connection may be asked again
+        found.close()  # everything was read, so the connection can be used again
 
 
 def _chunks(file: BufferedIOBase) -> Iterator[bytes]:
-    """A chunked body's content (RFC 9112, 7.1)."""
+    """Yield the content of a chunked body (RFC 9112, 7.1)."""
     while size := int(file.readline(1 << 10).split(b";")[0], 16):
         left = size
         while left:

@@ -1,4 +1,4 @@
-"""MLflow for runs of this machine: a database and a folder for all runs of a job's name, without a server."""
+"""MLflow for runs of this machine, without a server: a database and a folder for all runs of a job's name."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ OURS = "made.json"
 
 
 def environment(job: Job, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """What the programs of a run are given besides. Nothing for who has an MLflow of their own.
+    """Return additional variables for the programs of a run; none if the user has an MLflow of their own.
 
-    ``folder``: the run's, in the folder of all runs, beside which the database is. MLflow takes what it finds
-    in these variables, if the program has it at all.
+    ``folder``: the run's, in the folder of all runs, next to which the database is. MLflow reads these
+    variables, if the program uses it at all.
     """
     if not job.tracking.record or "MLFLOW_TRACKING_URI" in given:
         return {}
@@ -38,7 +38,7 @@ def environment(job: Job, folder: Path, given: Mapping[str, str]) -> dict[str, s
         "MLFLOW_TRACKING_URI": f"sqlite:///{place / _of_programs(place, job, given)}",
         "MLFLOW_EXPERIMENT_NAME": job.tracking.experiment or job.name,
         "MLFLOW_RUN_CONTEXT": json.dumps(tags),
-        # Without a server files would go below the current folder, which is a copy of the code
+        # Without a server, files would be written to the current folder, which is a copy of the code
         # (mlflow.tracking._tracking_service.utils).
         "_MLFLOW_SERVER_ARTIFACT_ROOT": str(place / ARTIFACTS),
     }
@@ -57,13 +57,14 @@ def _of_programs(place: Path, job: Job, given: Mapping[str, str]) -> str:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two versions of MLflow open each other's databases: they change with minor ones."""
+    """Whether two versions of MLflow can open each other's databases: the schema changes with minor
+    versions."""
     return one.split(".")[:2] == other.split(".")[:2]
 
 
 def _version(job: Job, given: Mapping[str, str]) -> str:
-    """Of the MLflow beside the program that a job starts, as in a virtual environment; empty if it is not
-    known. No Python is started for it."""
+    """Return the version of MLflow installed for the program of a job, for example in a virtual environment;
+    empty if unknown. No Python is started to find out."""
     if job.python:  # its packages are installed over others
         return ""
     try:
@@ -80,14 +81,14 @@ def _version(job: Job, given: Mapping[str, str]) -> str:
 
 
 def database_of(runs: Path, name: str) -> Path:
-    """What programs of a job's name log to, or did last; it may not be there."""
+    """Return the database that programs of a job's name log to, or did last; it may not exist."""
     found = [place_of(runs, name) / each for each in (DATABASE, PROGRAMS)]
     there = [each for each in found if each.exists()]
     return max(there, key=lambda path: path.stat().st_mtime, default=found[0])
 
 
 def newest(runs: Path, run: str | None) -> Path | None:
-    """The database of a run, or the one that was written to last; None without one."""
+    """Return the database of a run, or the one that was written to last; None if there is none."""
     name = "*" if run is None else run.rpartition("-")[0]
     if run is not None and (recorded := read_json(runs / run / "recorded.json")):
         return Path(recorded["database"])
@@ -97,7 +98,7 @@ def newest(runs: Path, run: str | None) -> Path | None:
 
 
 def server(database: Path, port: int, *, own: bool) -> list[str]:
-    """The command that shows it. ``own``: with the MLflow that this Python has."""
+    """Return the command that shows it. ``own``: with the MLflow of this Python."""
     artifacts = database.with_name(ARTIFACTS)
     return [
         *([sys.executable, "-m"] if own else []), "mlflow", "server", "--host=127.0.0.1",

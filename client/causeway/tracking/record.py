@@ -1,4 +1,4 @@
-"""What each run has in MLflow by itself."""
+"""What MLflow records about each run without any code in the program."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _FINISHED = {0: "FINISHED", 75: "KILLED"}
 
 @dataclass(frozen=True)
 class Place:
-    """A site that a run may go to."""
+    """A site where a run may be placed."""
 
     gpu: str | None
-    """Its GPUs' model; None for none, or where there are several."""
+    """Model of the GPUs; None without GPUs, or if there are several models."""
     least: float | None
-    """USD an hour of all workers there; None if it is not known."""
+    """Hourly price in USD of all workers there; None if unknown."""
     most: float | None
 
 
@@ -46,7 +46,7 @@ class Record:
     run: str
     experiment: str
     worker: str
-    """The one that logs: its first."""
+    """The worker that logs: the first."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -56,7 +56,8 @@ class Record:
 
     @classmethod
     def of(cls, text: str) -> Record:
-        """KeyError, TypeError, ValueError. Fields of a newer client are left out."""
+        """Parse a record. Raises KeyError, TypeError, ValueError. Unknown fields of a newer client are
+        ignored."""
         found = json.loads(text)
         known = {name: found[name] for name in cls.__dataclass_fields__ if name in found}
         known["places"] = {site: Place(**each) for site, each in known.get("places", {}).items()}
@@ -69,7 +70,7 @@ def batch(
     tags: Mapping[str, object] | None = None,
     metrics: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """An entry of a spool."""
+    """Return an entry of a spool."""
     kinds = {
         "params": [{"key": key, "value": value} for key, value in (parameters or {}).items()],
         "tags": [{"key": key, "value": str(value)[:LONGEST_TAG]} for key, value in (tags or {}).items()],
@@ -79,8 +80,8 @@ def batch(
 
 
 def metrics_of(report: Report) -> list[dict[str, Any]]:
-    """Those that a program reported of a step, for ``batch``; without names that MLflow does not take, as it
-    would refuse all that come with them."""
+    """Return the metrics that a program reported for a step, for ``batch``. Names that MLflow rejects are
+    left out, as it would reject the whole batch."""
     at = round(report.at * 1000)
     return [
         {"key": name, "value": _number(value), "timestamp": at, "step": report.step}
@@ -90,15 +91,15 @@ def metrics_of(report: Report) -> list[dict[str, Any]]:
 
 
 def is_name(name: str) -> bool:
-    """Whether MLflow takes it for a metric (``mlflow.utils.validation``)."""
+    """Whether MLflow accepts a name for a metric (``mlflow.utils.validation``)."""
     path = posixpath.normpath(name) == name and name != "." and not name.startswith(("..", "/"))
     return path and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 def usage_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Metrics of what a worker used, a line of ``causeway.runtime``: names that MLflow shows as system
-    metrics ("System Metrics"), and that its own measuring does not have. The step is the time, in seconds:
-    it goes on over starts."""
+    """Return metrics of a worker's usage, from a line of ``causeway.runtime``. MLflow shows these names as
+    system metrics ("System Metrics"); its own collector does not use them. The step is the time in seconds,
+    which increases across starts."""
     gpus = said.get("gpus") or ()
     used = [gpu["use"] for gpu in gpus if gpu.get("use") is not None]
     memory = [gpu["memory"] for gpu in gpus if gpu.get("memory") is not None]
@@ -119,14 +120,14 @@ def usage_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _number(value: float) -> float | str:
-    """As MLflow's API writes it (protobuf, "JSON Mapping")."""
+    """Format a number for MLflow's API (protobuf, "JSON Mapping")."""
     if value != value:
         return "NaN"
     return ("Infinity" if value > 0 else "-Infinity") if value in (float("inf"), -float("inf")) else value
 
 
 def ended(run: str, said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Entries for the end of a worker, as the runtime wrote it down."""
+    """Yield entries for the end of a worker, from the runtime's record."""
     code = int(said["exit"])
     lines = said.get("lines") or [""]
     reason = said.get("reason") or said.get("signal") or (str(lines[-1]) if code else "")
@@ -136,14 +137,14 @@ def ended(run: str, said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def site_of(places: Mapping[str, Place], zone: str, region: str) -> str | None:
-    """Where a pod is, by the labels that it has of its node; None where they do not say."""
+    """Return a pod's site, by the labels that it has from its node; None if they do not identify one."""
     if len(places) == 1:
         return next(iter(places))
     return next((name for name in (zone, region) if name in places), None)
 
 
 def cost_of(place: Place | None, hours: float) -> str | None:
-    """USD: one amount, or from what to what where a site has several prices."""
+    """Format the cost in USD: one amount, or a range if a site has several prices."""
     if place is None or place.least is None or place.most is None:
         return None
     least, most = (f"{price * hours:.2f}" for price in (place.least, place.most))
@@ -151,7 +152,8 @@ def cost_of(place: Place | None, hours: float) -> str | None:
 
 
 def before(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What of an earlier start's entry still holds once a later one has begun: no state, no tag of ours."""
+    """Return what still holds of an earlier start's entry once a later one has begun: no state, none of our
+    tags."""
     if entry["call"] == "runs/update":
         return None
     tags = [each for each in entry["body"].get("tags", ()) if not each["key"].startswith(OURS)]

@@ -1,8 +1,9 @@
-"""MLflow for the programs of a pod: at an address of the pod's own, without a token, and there at all times.
+"""MLflow for the programs of a pod: at an address in the pod, without a token, and always available.
 
-Writes of metrics, parameters, tags and the state of a run are kept on disk, answered at once, and sent a few
-requests a minute. All else is passed on. While the server is away, runs and experiments that a program starts
-with are placeholders until the server creates the objects, and what needs the server is an error at once.
+Metrics, parameters, tags and run states are stored on disk, answered immediately, and sent in a few requests
+a minute. Everything else is forwarded. While the server is away, runs and experiments that a program starts
+with are placeholders until the server creates the objects, and requests that need the server fail
+immediately.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _BY_NAME, _BY_ID, _NEW = "experiments/get-by-name", "experiments/get", "experime
 
 
 class Relay:
-    """Of one pod."""
+    """The relay of one pod."""
 
     def __init__(
         self, server: Server, outbox: Outbox | None, names: Names, alias: str, name: str, experiment: str
     ) -> None:
-        """``outbox``: None where nothing is logged. ``alias``: what programs know the pod's run by.
-        ``experiment``: the name of the one that it is in."""
+        """``outbox``: None if nothing is logged. ``alias``: the name by which programs know the pod's run.
+        ``experiment``: name of its experiment."""
         self.server = server
         self.outbox = outbox
         self.names = names
@@ -56,8 +57,8 @@ class Relay:
         again, and a program does not fail for that while the server is away."""
 
     def create(self, body: Mapping[str, Any], *, kept: bool = True) -> dict[str, Any]:
-        """A run that is made when the server is there, for the answer. ``kept``: False for one that never
-        is."""
+        """Return the answer for a run that is created once the server is available. ``kept``: False if it
+        never will be."""
         alias = uuid.uuid4().hex
         tags = [*body.get("tags", ()), {"key": ID, "value": alias}]
         name = body.get("run_name") or ""
@@ -68,26 +69,26 @@ class Relay:
         return found
 
     def started(self, run: str) -> dict[str, Any] | None:
-        """What a program is answered about a run that it started."""
+        """Return the answer about a run that a program started."""
         found: dict[str, Any] | None = self._started.get(run)
         return found
 
     def remember(self, answer: Any) -> None:
-        """What the server says of a run."""
+        """Remember what the server answers about a run."""
         run = str(answer["run"]["info"]["run_id"])
         if run in self.seen or len(self.seen) < _SEEN:
             self.seen[run] = answer
 
     def placed(self, answer: Any) -> Any:
-        """The answer about the pod's run, in the experiment that the program has chosen: MLflow's client
-        refuses to start one that is in another."""
+        """Return the answer about the pod's run, in the experiment that the program has chosen: MLflow's
+        client refuses to start a run of another one."""
         if self.chosen is not None:
             answer["run"]["info"]["experiment_id"] = self.chosen
         return answer
 
     @contextmanager
     def listening(self, port: int) -> Iterator[int]:
-        """Serves the pod's programs. OSError where the port is taken."""
+        """Serve the pod's programs. Raises OSError if the port is taken."""
         relay = self
 
         class Handler(_Handler):
@@ -157,7 +158,7 @@ class _Handler(Forwarded):
         self.answer({"run_info": info})
 
     def _pass(self, path: str, data: bytes, call: str, values: Mapping[str, Any]) -> bool:
-        """Asks the server, once it has all that was logged. False where it is away."""
+        """Forward to the server, once it has received everything logged before. False if it is away."""
         relay, server = self.relay, self.relay.server
         if server.is_shy or (relay.outbox is not None and not relay.outbox.catch_up()):
             return False
@@ -205,7 +206,7 @@ class _Handler(Forwarded):
         return answer
 
     def _stand_in(self, call: str, values: Mapping[str, Any]) -> None:
-        """Answers for the server."""
+        """Answer in the server's place."""
         relay = self.relay
         run = str(values.get("run_id"))
         if call == "runs/get" and (found := relay.started(run) or relay.seen.get(run)) is not None:
@@ -225,7 +226,7 @@ class _Handler(Forwarded):
             self.refuse(_AWAY)
 
     def _stream(self, path: str) -> None:
-        """Passes artifacts, models and traces on as they come."""
+        """Stream artifacts, models and traces."""
         relay, server = self.relay, self.relay.server
         if server.is_shy or (relay.outbox is not None and not relay.outbox.catch_up()):
             self.refuse(_AWAY)
@@ -234,7 +235,7 @@ class _Handler(Forwarded):
             try:
                 target = server.target(relay.names.translated(path))
                 body = None
-                # Not of files, which stay as they are, and not of what is too long to be held.
+                # Files are passed on unchanged, as are bodies that are too long to keep in memory.
                 if "/mlflow-artifacts/" not in path and self.is_short_json():
                     body = relay.names.translated(self.whole_body().decode("utf-8", "replace")).encode()
                 found = self.ask(connection, target, body, server.headers)

@@ -51,11 +51,11 @@ Call = Callable[[str, str, Any], Any]
 
 @dataclass
 class Row:
-    """A trial, as it is recorded."""
+    """A recorded trial."""
 
     number: int
     id: str
-    """MLflow's, of its run."""
+    """Id of its MLflow run."""
     parameters: Mapping[str, Any]
     state: str
     judged: int = 0
@@ -63,7 +63,7 @@ class Row:
     has_checkpoint: bool = False
     exit: str = ""
     reason: str = ""
-    """How its last start ended, as its pod says."""
+    """How its last start ended, as reported by its pod."""
     seen: int = 0
     """The highest step of any of its metrics."""
     reports: list[tuple[int, float]] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Whole:
-    """A search, as it is recorded."""
+    """A recorded search."""
 
     name: str
     id: str
@@ -80,7 +80,7 @@ class Whole:
     state: str
     reason: str
     trials: int | None
-    """None where it was not extended."""
+    """None if it was not extended."""
     since: int
     """Failures of trials up to this one do not count."""
     order: Mapping[str, Any]
@@ -90,13 +90,13 @@ class Whole:
 
 
 def alias_of(search: str, number: int) -> str:
-    """What a trial's programs know its run by: the same however often it is asked for. ``search``: MLflow's
-    id of the whole."""
+    """Return the alias by which a trial's programs know its run; it is deterministic. ``search``: id of the
+    search in MLflow."""
     return uuid.uuid5(uuid.NAMESPACE_OID, f"{search}/{number}").hex
 
 
 def begin(call: Call, name: str, experiment: str, order: Mapping[str, Any], tags: Mapping[str, str]) -> Whole:
-    """Records a new search. ``experiment``: its name."""
+    """Record a new search. ``experiment``: its name."""
     text = json.dumps(order, ensure_ascii=False, separators=(",", ":"))
     # A character may take several bytes, and MLflow counts characters.
     parts = [text[at : at + LONGEST_TAG] for at in range(0, len(text), LONGEST_TAG)]
@@ -106,19 +106,19 @@ def begin(call: Call, name: str, experiment: str, order: Mapping[str, Any], tags
 
 
 def find(call: Call, name: str) -> Whole | None:
-    """The newest search of that name, in whichever experiment of the workspace."""
+    """Return the newest search of that name, in any experiment of the workspace."""
     found = next(iter(_search(call, f"tags.`{SWEEP}` = '{name}' AND tags.`{_STATE}` LIKE '%'", most=1)), None)
     return whole_of(found) if found else None
 
 
 def names(call: Call, base: str) -> list[str]:
-    """Searches that are called ``base-s1``, ``base-s2``."""
+    """Return the names of the searches ``base-s1``, ``base-s2``, …."""
     found = _search(call, f"tags.`{SWEEP}` LIKE '{base}-s%' AND tags.`{_STATE}` LIKE '%'")
     return [_tags(each)[SWEEP] for each in found]
 
 
 def all_of(call: Call) -> list[Whole]:
-    """All searches of the workspace, the newest first."""
+    """Return all searches of the workspace, the newest first."""
     return [whole_of(each) for each in _search(call, f"tags.`{_STATE}` LIKE '%'")]
 
 
@@ -156,7 +156,7 @@ def _tags(run: Any) -> dict[str, str]:
 
 
 def whole_of(run: Any) -> Whole:
-    """A search, of MLflow's run."""
+    """Convert an MLflow run to a search."""
     tags, info = _tags(run), run["info"]
     parts = sorted(
         (int(key.removeprefix(_ORDER)), text) for key, text in tags.items() if key.startswith(_ORDER)
@@ -176,15 +176,15 @@ def whole_of(run: Any) -> Whole:
 
 
 class Ledger:
-    """The record of one search. All calls may raise what ``call`` does."""
+    """The record of one search. All methods may raise the errors of ``call``."""
 
     def __init__(self, call: Call, search: str) -> None:
-        """``search``: MLflow's id of the whole."""
+        """``search``: id of the search in MLflow."""
         self._call = call
         self._search = search
 
     def whole(self) -> Whole:
-        """As it is now."""
+        """Return its current state."""
         return whole_of(self._call("GET", f"runs/get?run_id={quote(self._search)}", None)["run"])
 
     def change(
@@ -195,7 +195,7 @@ class Ledger:
         trials: int | None = None,
         since: int | None = None,
     ) -> None:
-        """Records the state of the whole."""
+        """Record the state of the search."""
         tags = {_STATE: state, _REASON: reason}
         if trials is not None:
             tags[_TRIALS] = str(trials)
@@ -208,16 +208,16 @@ class Ledger:
         self._call("POST", "runs/update", status)
 
     def summarise(self, summary: Mapping[str, Any]) -> None:
-        """Records what is shown of the whole, if it is short enough for a tag."""
+        """Record what is shown of the search, if it is short enough for a tag."""
         text = json.dumps(summary, separators=(",", ":"))
         if len(text) <= LONGEST_TAG:
             self._tag(self._search, {_SUMMARY: text})
 
     def rows(self, experiment: str, metric: str) -> list[Row]:
-        """All trials with all that they reported of a metric, by number.
+        """Return all trials, by number, with all their reports of a metric.
 
-        Of two runs of one number, which a program that was ended between two steps may leave, the sidecar
-        finds the newer.
+        A program that is killed between two steps may leave two runs of one number: the sidecar finds the
+        newer one.
         """
         found: dict[int, Row] = {}
         for run in _search(self._call, f"tags.`{_PARENT}` = '{self._search}'", experiments=[experiment]):
@@ -228,8 +228,8 @@ class Ledger:
         return rows
 
     def refresh(self, rows: Sequence[Row], experiment: str) -> None:
-        """Reads what trials' pods noted: how they ended, what else they reported, whether there is a
-        checkpoint. A request for each hundred."""
+        """Read what trials' pods noted: how they ended, what else they reported, whether there is a
+        checkpoint. One request for each hundred."""
         known = {row.id: row for row in rows}
         ids = [*known]
         for at in range(0, len(ids), _AT_ONCE):
@@ -244,7 +244,7 @@ class Ledger:
     def create(
         self, experiment: str, sweep: str, number: int, parameters: Mapping[str, Any], tags: Mapping[str, str]
     ) -> Row:
-        """Records a new trial, before there is a run of it."""
+        """Record a new trial, before its run is created."""
         given = {
             **tags,
             ID: alias_of(self._search, number),
@@ -260,7 +260,7 @@ class Ledger:
     def note(
         self, row: Row, *, state: str | None = None, judged: int | None = None, cause: str | None = None
     ) -> None:
-        """Records a change of a trial, and makes it in ``row``."""
+        """Record a change of a trial, and apply it to ``row``."""
         tags: dict[str, str] = {}
         if state is not None:
             tags[f"{_TRIAL}.state"] = state
@@ -274,12 +274,12 @@ class Ledger:
         row.cause = row.cause if cause is None else cause
 
     def read(self, rows: Sequence[Row], metric: str) -> None:
-        """Adds what trials reported of a metric since: a request for each hundred. Of a step the first value
-        counts, so those that are known are not asked for again."""
+        """Add reports of a metric since the last call: one request for each hundred trials. The first value
+        of a step counts, so known steps are not requested again."""
         ordered = sorted(rows, key=_next)
         for at in range(0, len(ordered), _AT_ONCE):
             some = {row.id: row for row in ordered[at : at + _AT_ONCE]}
-            # They are in order of steps, so that little is sent twice.
+            # Results are ordered by step, so that little is sent twice.
             query = [*(("run_ids", each) for each in some), ("metric_key", metric),
                      ("start_step", str(min(map(_next, some.values())))), ("end_step", str(_FOREVER)),
                      ("max_results", str(_POINTS))]  # fmt: skip
@@ -295,12 +295,13 @@ class Ledger:
 
 
 def _next(row: Row) -> int:
-    """The step after the last one that it reported."""
+    """The step after the last one reported."""
     return max((step for step, _ in row.reports), default=-1) + 1
 
 
 def row_of(run: Any) -> Row | None:
-    """A trial, of MLflow's run; None for a run that is none, such as one that a trial's program started."""
+    """Convert an MLflow run to a trial; None if it is not one, for example a run that a trial's program
+    started."""
     tags = _tags(run)
     if _TRIAL not in tags or ID not in tags:
         return None

@@ -34,15 +34,15 @@ _AT_ONCE = 5000
 
 
 class AwayError(Exception):
-    """The server does not answer, or does not let us in: later it may."""
+    """The server does not answer, or does not admit us: it may later."""
 
 
 class RejectedError(Exception):
-    """The server does not take this, and never will."""
+    """The server rejects the request, and always will."""
 
 
 class Server:
-    """The cluster's MLflow, as a namespace's runs ask it."""
+    """The cluster's MLflow, as the runs of a namespace reach it."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Server:
         token: Callable[[], str] | None,
         path: str = "",
     ) -> None:
-        """``connect`` gets the seconds after which an operation fails. ``token``: None for a server without
-        authentication. ``path``: the server's own."""
+        """``connect`` receives the timeout in seconds. ``token``: None for a server without authentication.
+        ``path``: the server's base path."""
         self.connection = connect
         self._workspace = workspace
         self._token = token
@@ -62,7 +62,8 @@ class Server:
 
     @classmethod
     def at(cls, url: str, workspace: str, token: Path | None) -> Server:
-        """``token``: the file of a service account's. It is read each time: the kubelet renews it."""
+        """``token``: the file of a service account's token. It is read each time, as the kubelet renews
+        it."""
         where = urlsplit(url)
         kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
 
@@ -76,19 +77,19 @@ class Server:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What it wants to see."""
+        """The headers for the server."""
         found = {WORKSPACE: self._workspace}
         if self._token is not None:
             found["Authorization"] = f"Bearer {self._token()}"
         return found
 
     def target(self, target: str) -> str:
-        """A path and query, below the server's own path."""
+        """Return a path and query under the server's base path."""
         return self._path + target
 
     @property
     def is_shy(self) -> bool:
-        """Whether it did not answer just now."""
+        """Whether it has just failed to answer."""
         return time.monotonic() < self._shy_until
 
     def was_away(self) -> None:
@@ -99,11 +100,11 @@ class Server:
         self._seen = time.monotonic()
 
     def was_there_within(self, seconds: float) -> bool:
-        """Whether it answered so lately that it may soon do so again."""
+        """Whether it answered so recently that it may soon do so again."""
         return self._seen is not None and time.monotonic() - self._seen < seconds
 
     def call(self, method: str, call: str, body: Any = None, timeout: float = _TIMEOUT) -> Any:
-        """The answer. AwayError, RejectedError."""
+        """Call the API. Raises AwayError, RejectedError."""
         connection = self.connection(timeout)
         try:
             headers = {**self.headers, "Content-Type": "application/json"}
@@ -125,7 +126,7 @@ class Server:
             self.was_there()
             return said
         message = said["message"] if code and "message" in said else f"HTTP {found.status}"
-        # Who has no right, or a token that has run out, may have one later.
+        # A missing permission may be granted, and an expired token renewed.
         if code and 400 <= found.status < 500 and found.status not in (401, 403, 408, 429):
             self.was_there()
             raise RejectedError(message)
@@ -134,7 +135,7 @@ class Server:
 
 
 class Sender:
-    """Sends entries of a spool in order, each until the server has taken it or never will."""
+    """Sends entries of a spool in order, each until the server has accepted it or never will."""
 
     def __init__(self, server: Server, names: Names, say: Callable[[str], None]) -> None:
         self._server = server
@@ -142,20 +143,21 @@ class Sender:
         self._say = say
 
     def send(self, entries: Sequence[Any]) -> Iterator[int]:
-        """Gives how many of them are done with, each time. AwayError."""
+        """Send entries; yield the number of entries that are finished after each request. Raises
+        AwayError."""
         done = 0
         for count, request in merged(entries):
             refused = self._refused(request)
             if refused and count == 1:
                 self._say(f"MLflow rejects logged values: {refused}")
-            elif refused:  # by one of them: the others are sent apart from it
+            elif refused:  # because of one entry: the others are sent without it
                 for each in filter(None, map(self._refused, entries[done : done + count])):
                     self._say(f"MLflow rejects logged values: {each}")
             done += count
             yield done
 
     def _refused(self, request: Mapping[str, Any]) -> str:
-        """Sends it; why the server does not take it, or nothing."""
+        """Send a request; return why the server rejects it; empty if it does not."""
         try:
             self._one(request)
         except RejectedError as error:
@@ -184,7 +186,7 @@ class Sender:
         self._names.found_run(alias, info["run_id"], info["artifact_uri"])
 
     def _experiment(self, alias: str) -> str:
-        """The server's id of an experiment; it is made where it does not exist."""
+        """Return the server's id of an experiment, creating it if necessary."""
         name = self._names.experiment_name(alias)
         if name is None:
             return alias
@@ -197,7 +199,7 @@ class Sender:
 
 
 def experiment_of(call: Callable[[str, str, Any], Any], name: str) -> str:
-    """The server's id of an experiment; it is made where it does not exist. RejectedError, AwayError."""
+    """Return the server's id of an experiment, creating it if necessary. Raises RejectedError, AwayError."""
     by_name = f"experiments/get-by-name?experiment_name={quote(name, safe='')}"
     try:
         return str(call("GET", by_name, None)["experiment"]["experiment_id"])
@@ -205,12 +207,12 @@ def experiment_of(call: Callable[[str, str, Any], Any], name: str) -> str:
         made = {"name": name, "tags": [{"key": "mlflow.experimentKind", "value": _KIND}]}
     try:
         return str(call("POST", "experiments/create", made)["experiment_id"])
-    except RejectedError:  # somebody else was faster
+    except RejectedError:  # another process was faster
         return str(call("GET", by_name, None)["experiment"]["experiment_id"])
 
 
 class Outbox:
-    """A spool, and a thread that sends what is in it."""
+    """A spool, and a thread that sends its entries."""
 
     def __init__(self, spool: Spool, sender: Sender, say: Callable[[str], None]) -> None:
         self._spool = spool
@@ -226,7 +228,7 @@ class Outbox:
         return self._spool
 
     def put(self, entry: Any) -> None:
-        """Keeps it to be sent. A disk that is full keeps no program up: what does not fit is lost."""
+        """Store an entry for sending. A full disk does not stop the program: what does not fit is lost."""
         try:
             self._spool.append(entry)
         except OSError as error:
@@ -238,11 +240,11 @@ class Outbox:
         self._some.set()
 
     def catch_up(self) -> bool:
-        """Whether the server has all that is there, once it was tried: for a program that waits."""
+        """Try to send; return whether the server has everything: for a program that waits."""
         return self._spool.is_empty or self._try(patience=_PATIENCE)
 
     def flush(self, seconds: float) -> bool:
-        """Whether the server has all that is there, within so many seconds."""
+        """Whether the server has everything within so many seconds."""
         until = time.monotonic() + seconds
         while not self._try():
             if time.monotonic() > until:
@@ -251,7 +253,7 @@ class Outbox:
         return True
 
     def run(self, over: threading.Event) -> None:
-        """Until it is over."""
+        """Run until ``over`` is set."""
         wait = EVERY
         while not over.wait(wait):
             if self._spool.is_empty:
@@ -263,7 +265,7 @@ class Outbox:
             wait = EVERY if self._try() else min(wait * 1.5, _LONGEST)
 
     def _try(self, patience: float = -1) -> bool:
-        """``patience``: seconds that it waits for a try that goes on; -1 for as long as it takes."""
+        """``patience``: seconds to wait for an attempt in progress; -1 for as long as it takes."""
         if not self._sending.acquire(timeout=patience):
             return False
         try:
@@ -272,7 +274,7 @@ class Outbox:
             self._sending.release()
 
     def _send(self) -> bool:
-        end = self._spool.end  # what comes meanwhile is gathered for the next time
+        end = self._spool.end  # whatever arrives meanwhile is sent in the next batch
         try:
             while batch := [each for each in islice(self._spool.waiting(), _AT_ONCE) if each[1] <= end]:
                 places = [position for _, position in batch]

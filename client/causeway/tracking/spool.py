@@ -1,12 +1,12 @@
-"""What is to be sent, on disk, in order: it outlives the process at any moment.
+"""Stores what is to be sent on disk, in order: it survives the death of the process at any moment.
 
-Below its folder:
+Files in its folder:
 
 - ``<number>.jsonl``: entries, one JSON value a line. Files are begun as they grow, and removed once sent.
-- ``sent.json``: up to where entries were sent.
+- ``sent.json``: the position up to which entries were sent.
 - ``names.json``: placeholders and their names (``Names``).
 
-Nothing is flushed to the device: a machine that is lost loses the folder as well.
+Nothing is flushed to the device: if the machine is lost, the folder is lost as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Position = tuple[int, int]
 
 
 class Spool:
-    """For one process, and any number of its threads."""
+    """A spool for one process, and any number of its threads."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,8 @@ class Spool:
         self._file = self._opened()
 
     def append(self, entry: Any) -> None:
-        """An entry is kept once this returns. OSError, and nothing of it is there, where the disk is full."""
+        """Append an entry. It is stored once this returns. Raises OSError, leaving nothing of it, if the disk
+        is full."""
         line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         with self._lock:
             if self._file.tell() >= _LONGEST:
@@ -61,7 +62,7 @@ class Spool:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def waiting(self) -> Iterator[tuple[Any, Position]]:
-        """Entries that were not sent, each with the position after it."""
+        """Yield entries that were not sent, each with the position after it."""
         with self._lock:
             number, start = self._sent
             last, end = self._last, self._file.tell()
@@ -76,7 +77,7 @@ class Spool:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all was sent."""
+        """Whether everything was sent."""
         with self._lock:
             return self._sent >= (self._last, self._file.tell())
 
@@ -87,7 +88,7 @@ class Spool:
             return (self._last, self._file.tell())
 
     def sent(self, position: Position) -> None:
-        """All before this position was sent."""
+        """Record that everything before this position was sent."""
         write_json(self._folder / "sent.json", position)
         with self._lock:
             self._sent = position
@@ -96,7 +97,7 @@ class Spool:
                     self._path(number).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Nothing is appended after it."""
+        """Close the spool: nothing can be appended any more."""
         with self._lock:
             self._file.close()
 
@@ -107,23 +108,24 @@ class Spool:
         return self._folder / f"{number:06}.jsonl"
 
     def _opened(self) -> FileIO:
-        """The last file, to append to. What a process that was killed wrote of a line was not answered."""
+        """Return the last file, to append to. A line that a killed process left incomplete was not
+        acknowledged."""
         path = self._path(self._last)
         if path.exists():
             with path.open("r+b") as whole:
                 whole.truncate(whole.read().rfind(b"\n") + 1)
-        # Without a buffer: what is written is with the kernel, and outlives this process.
+        # Unbuffered: what is written is in the kernel, and outlives this process.
         file = path.open("ab", buffering=0)
         file.seek(0, os.SEEK_END)
         return file
 
 
 class Names:
-    """What programs were given for runs and experiments that the server has under other names, or does not
-    have yet."""
+    """Placeholders that programs received for runs and experiments which the server has under other names, or
+    does not have yet."""
 
     def __init__(self, path: Path | None = None, found: Any = None) -> None:
-        """``path``: where it is written at each change. ``found``: of ``values``, from elsewhere."""
+        """``path``: where it is written at each change. ``found``: result of ``values``, from elsewhere."""
         self._path = path
         found = found or (read_json(path) if path else None) or {}
         self._lock = threading.Lock()
@@ -132,11 +134,11 @@ class Names:
 
     @property
     def values(self) -> dict[str, Any]:
-        """For another ``Names``."""
+        """The content, for another ``Names``."""
         return {"runs": self._runs, "experiments": self._experiments}
 
     def experiment(self, name: str, alias: str) -> None:
-        """From now on ``alias`` is the experiment of that name."""
+        """Make ``alias`` the placeholder of the experiment with that name."""
         with self._lock:
             if alias not in self._experiments:
                 self._experiments[alias] = {"name": name}
@@ -146,7 +148,7 @@ class Names:
         return self._experiments.get(alias, {}).get("name")
 
     def experiment_id(self, alias: str) -> str | None:
-        """The server's; None while it is not known."""
+        """The server's id; None while unknown."""
         return self._experiments.get(alias, {}).get("id")
 
     def found_experiment(self, alias: str, server_id: str) -> None:
@@ -155,7 +157,7 @@ class Names:
             self._write()
 
     def run_id(self, alias: str) -> str | None:
-        """The server's; None while it is not known."""
+        """The server's id; None while unknown."""
         return self._runs.get(alias, {}).get("id")
 
     def found_run(self, alias: str, server_id: str, artifacts: str) -> None:
@@ -164,7 +166,7 @@ class Names:
             self._write()
 
     def translated(self, text: str) -> str:
-        """Text with the server's names."""
+        """Replace placeholders in a text by the server's names."""
         for alias, found in [*self._runs.items()]:
             # mlflow-artifacts:/1/<run>/artifacts
             path = found["artifacts"].partition(":")[2].strip("/")
@@ -180,12 +182,12 @@ class Names:
 
 
 def artifacts_of(alias: str) -> str:
-    """The path of a run's artifacts where the server's is not known."""
+    """Return the path of a run's artifacts, if the server's is unknown."""
     return f"causeway/{alias}/artifacts"
 
 
 def read_json(path: Path) -> Any:
-    """None without a file."""
+    """Read a JSON file; None if it does not exist."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -193,7 +195,7 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Written as a whole, or not at all."""
+    """Write a JSON file atomically."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps(values), encoding="utf-8")
     part.replace(path)

@@ -1,8 +1,8 @@
-"""A pod's part in its run's record: what the sidecar does for MLflow.
+"""What a pod's sidecar does for its run's record in MLflow.
 
-Below the run's folder of the store, ``tracking.json`` says for how long earlier starts have run. Below
-``.unsent/`` of the namespace's is what could not be sent before a pod ended: a file for each start, which the
-next run of the namespace sends and removes.
+In the run's folder of the store, ``tracking.json`` has the run time of earlier starts. The folder
+``.unsent/`` of the namespace contains what could not be sent before a pod ended, one file for each start; the
+next run of the namespace sends and removes it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STATE, _UNSENT, _STARTED = "tracking.json", ".unsent/", "started.json"
 
 
 class Tracked:
-    """One pod's."""
+    """Tracks one pod."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Tracked:
         self._stack = ExitStack()
 
     def begin(self) -> None:
-        """Listens, and notes what is known already."""
+        """Start listening, and record what is known already."""
         port = int(self._environment.get("CAUSEWAY_TRACKING_PORT") or PORT)
         try:
             self._stack.enter_context(self._relay.listening(port))
@@ -103,14 +103,14 @@ class Tracked:
         if begun is None:
             self._note_start(self._outbox)
             write_json(self._folder / "begun.json", self._began)
-        else:  # this program was ended, and not the pod
+        else:  # this program was restarted, not the pod
             self._began = begun
             self._key = f"{self._record.run}/{self._began:.0f}-{self._record.worker}.jsonl"
-            self._kept = (0, 0)  # there may be something
+            self._kept = (0, 0)  # entries may already exist
         threading.Thread(target=self._send, args=(self._outbox,), daemon=True).start()
 
     def _send(self, outbox: Outbox) -> None:
-        with suppress(Exception):  # the store, or MLflow, is away: later
+        with suppress(Exception):  # the store or MLflow is away: later
             self._send_before()
         outbox.run(self._over)
 
@@ -128,7 +128,7 @@ class Tracked:
         outbox.put({"call": "runs/update", "body": {"run_id": self._run, "status": "RUNNING"}})
 
     def _placed(self) -> dict[str, str]:
-        """Tags that say where and which start it is."""
+        """Tags that identify the site and the start."""
         given = self._environment
         site = self._site
         place = self._record.places.get(site) if site else None
@@ -146,13 +146,14 @@ class Tracked:
         return site_of(self._record.places, given.get("CAUSEWAY_ZONE", ""), given.get("CAUSEWAY_REGION", ""))
 
     def note_checkpoint(self, name: str) -> None:
-        """That a run may go on from this one."""
+        """Record that a run can resume from this checkpoint."""
         if self._outbox is not None and name != self._checkpoint:
             self._checkpoint = name
             self._outbox.put(batch(self._run, tags={CHECKPOINT: name}))
 
     def copy(self, last: bool) -> None:
-        """Takes what was reported. Now and then, and at the end, also cost, and what is not sent yet."""
+        """Process new reports. Now and then, and at the end, also process costs and what has not been sent
+        yet."""
         if self._outbox is None:
             if last:
                 self._close()
@@ -166,7 +167,7 @@ class Tracked:
         try:
             self._note_cost(self._outbox)
             self._note_image(self._outbox)
-        finally:  # with the store away, too
+        finally:  # even if the store is away
             hopeful = last and self._server.was_there_within(_LATELY)
             self._outbox.flush(_LAST if hopeful else 0)
         self._keep_unsent(self._outbox)
@@ -180,8 +181,8 @@ class Tracked:
         self._stack.close()
 
     def _take_reported(self, outbox: Outbox) -> None:
-        """What ``causeway.report`` wrote since, and the runtime of what it used. Twice, if this is ended
-        before it notes how far it came."""
+        """Process new output of ``causeway.report``, and of the runtime on usage. If this process dies before
+        it records its position, they are processed twice."""
         self._take(outbox, "metrics.jsonl", "reported.json", _metrics)
         self._take(outbox, "usage.jsonl", "used.json", _usage)
 
@@ -224,8 +225,8 @@ class Tracked:
         outbox.put(batch(self._run, tags=tags))
 
     def _note_image(self, outbox: Outbox) -> None:
-        """Which image runs, with its digest: the kubelet knows it, and who looks at the run keeps it
-        (``causeway.cluster.started``)."""
+        """Record the digest of the image that runs: the kubelet knows it, and a client that looks at the run
+        saves it (``causeway.cluster.started``)."""
         if self._image:
             return
         with suppress(MissingError, KeyError, TypeError, ValueError):
@@ -242,7 +243,7 @@ class Tracked:
         return sum(self._starts.values())
 
     def _keep_unsent(self, outbox: Outbox) -> None:
-        """In the store, so that it outlives the pod."""
+        """Save unsent entries in the store, so that they outlive the pod."""
         if outbox.spool.is_empty:
             if self._kept is not None:
                 self._shared.remove([_UNSENT + self._key])
@@ -272,8 +273,8 @@ def send_left(
     but: str = "",
     entries: Callable[[str, Sequence[Any]], Sequence[Any]] = lambda _, found: found,
 ) -> int:
-    """Sends what pods of a namespace left unsent, except the key ``but``; how many did. ``entries``: chooses
-    among those of a key. AwayError."""
+    """Send what pods of a namespace left unsent, except the key ``but``; return how many were sent.
+    ``entries`` selects among those of a key. Raises AwayError."""
     count = 0
     for key in sorted(shared.sizes(_UNSENT)):
         if key == but:
@@ -282,7 +283,7 @@ def send_left(
             names, *found = map(json.loads, shared.read(key).decode().splitlines())
             for _ in Sender(server, Names(found=names), say).send(entries(key, found)):
                 pass
-        except MissingError:  # another one was faster
+        except MissingError:  # another process was faster
             continue
         except (ValueError, KeyError, TypeError) as error:
             say(f"{key} cannot be read: {error!r}")
@@ -304,7 +305,7 @@ def _metrics(line: str) -> list[dict[str, Any]]:
 
 
 def _usage(line: str) -> list[dict[str, Any]]:
-    """Empty if it cannot be read: resource use is not a result."""
+    """Parse a line; empty if it is not readable: usage is not a result, so it is not an error."""
     try:
         return usage_of(json.loads(line))
     except (AttributeError, KeyError, TypeError, ValueError):

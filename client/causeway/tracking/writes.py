@@ -1,7 +1,8 @@
-"""Which requests to MLflow can wait, as entries of a spool, and what their clients are answered meanwhile.
+"""Which requests to MLflow can be deferred, as entries of a spool, and the answers that clients get
+meanwhile.
 
-All that is kept may be sent twice: MLflow takes the same metric (run, name, value, time, step), parameter or
-tag as the one that it has. A run is looked for by its tag ``causeway.id`` before it is created.
+Everything stored may be sent twice: MLflow accepts a metric (run, name, value, time, step), parameter or tag
+that it already has. A run is looked up by its tag ``causeway.id`` before it is created.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CREATE = "runs/create"
 
 
 def entry_of(call: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What is kept of a POST, or None for one that can't wait. ``call``: what its path ends with."""
+    """Return the entry for a POST, or None if it cannot be deferred. ``call``: the end of its path."""
     run = body.get("run_id") or body.get("run_uuid")
     if not isinstance(run, str):
         return None
@@ -37,7 +38,7 @@ def entry_of(call: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def merged(entries: Sequence[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Entries as few requests, in order: (how many of them it contains, the request)."""
+    """Merge entries into few requests, in order: (number of entries in it, request)."""
     count = 0
     batch: dict[str, Any] = {}
     for each in entries:
@@ -63,7 +64,7 @@ def _fits(batch: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
         return False
     one, other = batch["body"], more["body"]
     many = {kind: len(one.get(kind, ())) + len(other.get(kind, ())) for kind in ("metrics", "params", "tags")}
-    # Of a parameter or a tag that is set twice, the later one has to come later.
+    # If a parameter or a tag is set twice, the order matters.
     keys = {kind: {each["key"] for each in one.get(kind, ())} for kind in ("params", "tags")}
     twice = any(each["key"] in keys[kind] for kind in keys for each in other.get(kind, ()))
     return (
@@ -72,18 +73,18 @@ def _fits(batch: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
 
 
 def alias_of(experiment: str) -> str:
-    """A placeholder for an experiment before the server is asked for it."""
+    """Return the placeholder for an experiment before the server has been asked for it."""
     return "causeway-" + hashlib.sha256(experiment.encode()).hexdigest()[:32]
 
 
 def experiment_answer(name: str, alias: str) -> dict[str, Any]:
-    """Of ``experiments/get``."""
+    """Return the answer to ``experiments/get``."""
     return {"experiment": {"experiment_id": alias, "name": name, "lifecycle_stage": "active",
                            "artifact_location": f"mlflow-artifacts:/causeway/{alias}"}}  # fmt: skip
 
 
 def run_answer(alias: str, experiment: str, name: str, tags: Sequence[Any] = ()) -> dict[str, Any]:
-    """Of ``runs/get``."""
+    """Return the answer to ``runs/get``."""
     info = {
         "run_id": alias,
         "run_uuid": alias,
