@@ -37,11 +37,11 @@ PORT = 6006
 EVERY = 30.0
 """Seconds between two reads of the store."""
 RENEWED = 1800.0
-"""Seconds."""
+"""Seconds between two renewals of the credentials."""
 _SAMPLES = "scalars=2000,images=20,audio=10,histograms=100,text=50,pr_curves=50,tensors=100"
-"""Of each tag, at most: so that memory has a bound."""
+"""Maximum number of samples of each tag, which bounds TensorBoard's memory."""
 REPORTED = "causeway.report"
-"""The folder of a run's metrics that the program reported."""
+"""The folder of a run's metrics reported by the program."""
 
 
 class Follower(Protocol):

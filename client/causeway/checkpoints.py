@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePosixPath
 
 SETTLED = 30
-"""Seconds after which a checkpoint that was not renamed into place is whole, if nothing was written to it."""
+"""Seconds without a write after which a checkpoint that was not renamed into place counts as complete."""
 _STEP = re.compile(r"step[=_-]?(\d+)|(\d+)(?!.*\d)")
 
 

@@ -143,7 +143,7 @@ _yes = click.option(
     "--env", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Set an environment variable."
 )
 @click.option("--set", "parameters", multiple=True, callback=_pairs, metavar="NAME=VALUE",
-              help="What takes the place of {NAME} in the command, or a field: time=2h.")  # fmt: skip
+              help="Value of {NAME} in the command, or of a field: time=2h.")  # fmt: skip
 @click.option(
     "--each",
     multiple=True,
@@ -330,7 +330,7 @@ def sweep() -> None:
 @click.option("--trials", type=click.IntRange(1), metavar="N", help="Maximum number of trials.")
 @click.option("--parallel", type=click.IntRange(1), metavar="N", help="Trials at once.")
 @click.option("--set", "parameters", multiple=True, callback=_pairs, metavar="NAME=VALUE",
-              help="What takes the place of {NAME} in the command, or a field: sweep.seed=1.")  # fmt: skip
+              help="Value of {NAME} in the command, or of a field: sweep.seed=1.")  # fmt: skip
 @click.option("--allow-secrets", is_flag=True, help="Ship files that look like secrets.")
 @click.option("--group", help="Use this group's queue and namespace. Default: your own.")
 @click.option("--local", is_flag=True, help="On this machine, without a cluster.")
@@ -372,7 +372,7 @@ def sweep_submit(
     loaded = loaded_search(file, options, parameters)
     machines = () if local else loaded.job.on
     if (local or machines) and dry_run:
-        raise click.UsageError("searches on machines and here run at once: without --dry-run")
+        raise click.UsageError("--dry-run is for searches in the cluster")
     if local or machines:
         from causeway.commands.sweep_local import sweep_local
 
@@ -559,7 +559,7 @@ def compare(
     from causeway.commands.compare import compare as compare_runs
 
     if len(runs) < 2:
-        raise click.UsageError("two runs at least")
+        raise click.UsageError("name at least two runs")
     place = _place(runs, local, on, group)
     sys.exit(compare_runs(runs, group, **place, shows_code=diff, as_json=as_json))
 
@@ -594,10 +594,10 @@ def export(
     from causeway.commands.export import export as export_runs
 
     if as_csv and as_json:
-        raise click.UsageError("one of --csv and --json")
+        raise click.UsageError("--csv and --json exclude each other")
     local = _is_local(local, group)
     if local and search:
-        raise click.UsageError("--sweep is for a cluster: without --local")
+        raise click.UsageError("--sweep is for a cluster: it excludes --local")
     given = {"experiment": experiment, "search": search, "to": to}
     sys.exit(export_runs(runs, group, local=local, as_json=as_json, **given))
 
@@ -718,7 +718,7 @@ def wait(runs: tuple[str, ...], group: str | None, as_json: bool) -> None:
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("runs", nargs=-1, required=True, shell_complete=_known_runs)
-@click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
+@click.option("--local", is_flag=True, help="A run of this machine; it runs here again.")
 @click.option("--time", "seconds", callback=_duration, metavar="8h", help="Maximum run time from now on.")
 @_yes
 @_group
@@ -757,7 +757,7 @@ def resume(
 @cli.command(context_settings=_CONTEXT)
 @click.argument("run", shell_complete=_known_runs)
 @click.option("--exact", is_flag=True, help="Also use its image digest, packages and GPU model.")
-@click.option("--local", is_flag=True, help="One that ran on this machine; it runs here again.")
+@click.option("--local", is_flag=True, help="A run of this machine; it runs here again.")
 @click.option("-d", "--detach", is_flag=True, help="Submit the run and return.")
 @_yes
 @_group
@@ -791,7 +791,7 @@ def rerun(
         from causeway.commands.run import rerun_local
 
         if detach:
-            raise click.UsageError("--local runs at once and here: without --detach")
+            raise click.UsageError("--detach does not apply to --local, which runs here and immediately")
         sys.exit(rerun_local(run, exact=exact, as_json=as_json))
     from causeway.commands import submit
 
@@ -800,7 +800,7 @@ def rerun(
 
 @cli.command(cls=_AfterDashes, context_settings=_CONTEXT)
 @click.argument("run", required=False, shell_complete=_known_runs)
-@click.option("--worker", metavar="worker-3", help="Of that run. Default: the first that runs.")
+@click.option("--worker", metavar="worker-3", help="Worker of that run. Default: the first that is running.")
 @click.option("--node", metavar="NAME", help="Log in to an SSH node instead.")
 @click.option("--stdio", is_flag=True, help="Serve one ssh connection, as the ProxyCommand of ssh-config.")
 @click.option("--gpus", type=click.IntRange(0), default=1, show_default=True, metavar="N", help="GPUs.")
@@ -878,7 +878,7 @@ def shell(
 
 @cli.command("ssh-config", context_settings=_CONTEXT)
 @click.argument("run", shell_complete=_known_runs)
-@click.option("--worker", metavar="worker-3", help="Of that run. Default: the first that runs.")
+@click.option("--worker", metavar="worker-3", help="Worker of that run. Default: the first that is running.")
 @_group
 @_on
 def ssh_config(run: str, worker: str | None, group: str | None, on: list[str]) -> None:
@@ -1011,7 +1011,7 @@ def get(
         from causeway.commands import checkpoints as commands
 
         if path:
-            raise click.UsageError("one of --checkpoint and PATH")
+            raise click.UsageError("--checkpoint and PATH exclude each other")
         place = _place([run], local, on, group)
         sys.exit(commands.fetched(run, group, checkpoint, folder, **place, as_json=as_json))
     if where == "here":
@@ -1096,7 +1096,7 @@ def gpus(on: list[str], as_json: bool) -> None:
 
 @cli.command(context_settings=_CONTEXT)
 @click.argument("hosts", metavar="HOST,…", callback=_hosts)
-@click.option("--for", "seconds", callback=_duration, metavar="8h", help="How long.")
+@click.option("--for", "seconds", callback=_duration, metavar="8h", help="Duration of the reservation.")
 @click.option("--gpus", type=click.IntRange(1), metavar="N", help="GPUs of each machine. Default: all.")
 @click.option("--end", is_flag=True, help="End your reservations there.")
 @_json
@@ -1112,10 +1112,10 @@ def reserve(hosts: list[str], seconds: int | None, gpus: int | None, end: bool, 
 
     if end:
         if seconds or gpus:
-            raise click.UsageError("--end ends all of yours there: without --for and --gpus")
+            raise click.UsageError("--end ends all your reservations there: it excludes --for and --gpus")
         sys.exit(leases.unreserve(hosts, as_json=as_json))
     if not seconds:
-        raise click.UsageError("--for says how long: --for 8h")
+        raise click.UsageError("--for is missing: how long to reserve, for example --for 8h")
     sys.exit(leases.reserve(hosts, seconds, gpus, as_json=as_json))
 
 
@@ -1169,9 +1169,9 @@ def board(
     from causeway.commands import board as boards
 
     if local + here + stop > 1:
-        raise click.UsageError("one of --stop, --local and --here")
+        raise click.UsageError("--stop, --local and --here exclude each other")
     if (local or here) and (detach or as_json):
-        raise click.UsageError("--local and --here run until Ctrl-C: without --detach and --json")
+        raise click.UsageError("--local and --here run until Ctrl-C: they exclude --detach and --json")
     if stop:
         sys.exit(boards.stop(group, as_json=as_json))
     if not (here or detach or as_json) and _is_local(local, group):

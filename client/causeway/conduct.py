@@ -22,7 +22,7 @@ from causeway.tracking.searches import Ledger
 from causeway.tracking.sending import AwayError, RejectedError, Server
 
 _LONGEST = 120.0
-"""Seconds: the longest wait for servers that are away."""
+"""Maximum wait, in seconds, for servers that are away."""
 
 
 def main(environment: dict[str, str]) -> int:

@@ -20,9 +20,9 @@ from causeway.cluster.runs import items, path_of, set_active, workload_with
 from causeway.errors import CausewayError
 
 PATIENCE = 300.0
-"""Seconds from the first look that found it blocked. The kubelet has tried five times by then."""
+"""Seconds since it was first found blocked. The kubelet has tried five times by then."""
 _EVERY = 20.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 _MERGE = "application/merge-patch+json"
 _PENDING = {"labelSelector": RUN, "fieldSelector": "status.phase=Pending"}
 

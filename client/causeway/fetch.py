@@ -58,7 +58,7 @@ from causeway.storage import Storage, storage_of
 
 _FAILED = 1
 _WAIT = 3600
-"""Seconds for the first worker to install packages: its right to send them lasts as long."""
+"""Seconds to wait for the first worker to install packages: its permission to upload them lasts as long."""
 _PAUSE = 2.0
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _HOLDER = "process.json"
-"""Of a run's folder: ``pid`` and ``begun`` of the process that runs it, the first one, and of its workers."""
+"""File in a run's folder: ``pid`` and ``begun`` of the process that runs it (first) and of its workers."""
 
 
 def note_holder(folder: Path, workers: Sequence[int] = ()) -> None:

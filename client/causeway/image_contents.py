@@ -20,7 +20,7 @@ _VERSION = re.compile(
     r"([-_.]?dev[-_.]?\d*)?(\+[a-z0-9]+([-_.][a-z0-9]+)*)?",
     re.IGNORECASE,
 )
-"""Of PEP 440. Packages of Debian may have others, which uv refuses."""
+"""Versions of PEP 440. Debian's packages may have others, which uv rejects."""
 
 library = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
 library |= {os.path.join(folder, "lib-dynload") for folder in library}

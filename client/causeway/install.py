@@ -35,7 +35,7 @@ else:
     import runtime  # beside this file
 
 _SHOWN = "causeway (of the image)"
-"""What installed a package that is the image's, as uv reads it."""
+"""The INSTALLER of a package that belongs to the image, as read by uv."""
 _SCRIPT = """\
 #!{python}
 import sys
@@ -46,7 +46,7 @@ if __name__ == "__main__":
     sys.exit({call}())
 """
 _LARGEST = 5 << 30
-"""Bytes that S3 takes at once (Amazon S3 User Guide, "Uploading objects")."""
+"""Maximum size in bytes of a single upload (Amazon S3 User Guide, "Uploading objects")."""
 _TOLD = 20
 
 

@@ -26,14 +26,14 @@ from causeway.units import DURATION, SIZE, exact_duration, exact_size, parse_dur
 
 _YEAR = 365 * 86400
 _NOT_FOR_CHECKPOINTS = ("causeway", "dev", "proc", "sys", "var")
-"""Folders of a container that are others'."""
+"""Folders of a container that have another purpose."""
 LABEL = re.compile(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = (
     "CAUSEWAY_", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "TF_CONFIG",
     "MLFLOW_RUN_ID",
 )  # fmt: skip
-"""Environment variables that Causeway sets: names, or what they begin with."""
+"""Environment variables that Causeway sets: names or prefixes."""
 
 
 def _label(text: str) -> str:
@@ -59,7 +59,7 @@ def is_machine(text: str) -> bool:
 
 def _machine(text: str) -> str:
     if not is_machine(text):
-        raise ValueError(f"{text!r} is not a name of a machine: titan-01, ada@titan-01")
+        raise ValueError(f"{text!r} is not a machine name: titan-01, ada@titan-01")
     return text
 
 

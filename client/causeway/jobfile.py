@@ -28,23 +28,23 @@ from causeway.units import exact_size
 
 _SUFFIXES = (".yaml", ".yml")
 _COMMAND = "a command goes after `--`: causeway run -- python train.py"
-"""A hint for a person who named the program where the job file goes."""
+"""The hint if the user named the program in place of the job file."""
 _AFTER_DASHES = "the command"
-"""Where a command after ``--`` was written."""
+"""The place of a command that follows ``--``."""
 _SHORT = {"code": "path", "tracking": "record"}
-"""Part → the field that it is written short as, where that is not ``count``."""
+"""Nested field → the field that its short form sets, unless that is ``count``."""
 _PARTS = re.compile(r"gpus|code|tracking|roles\.\w+(\.gpus)?")
-"""Dotted fields that may be written short."""
+"""Dotted fields that have a short form."""
 TEXT = re.compile(
     r"name|image|python|priority|group|array|on(\.\d+)?|code\.path|code\.(in|ex)clude\.\d+"
     r"|(roles\.\w+\.)?(run(\.\d+)?|gpus\.model)|where\.sites\.\d+|env\..+|secrets\..+"
     r"|checkpoints\.(metric|path|volume)|tracking\.experiment|sweep\.metric"
 )
-"""Dotted fields that are text, whatever it looks like."""
+"""Dotted fields that are text, whatever the value looks like."""
 _TEXT_OF_NULL = re.compile(r"env\..+|.+\.\d+")
-"""Of these, where nothing is the default of, and ``null`` is text, too."""
+"""Those among them for which nothing is not the default, so that ``null`` is text, too."""
 _BRANCHES = re.compile(r"function-.*\(\)|literal\[.*\]|\[key\]|Code|bool|form:.*")
-"""Parts of pydantic's locations that name a type rather than a field."""
+"""Components of pydantic's locations that name a type rather than a field."""
 _FORMS: Mapping[str, type[BaseModel]] = {
     "form:log": LogRange, "form:int": IntRange, "form:float": FloatRange,
 }  # fmt: skip
@@ -242,7 +242,7 @@ def _across(job: Job) -> Iterator[Problem]:
         yield Problem("", "array", "a search cannot have an array", "leave out `array` or `sweep`")
     volume = job.checkpoints.volume
     if volume and not job.mounts.get(volume, True):
-        yield Problem("", "checkpoints.volume", f"mounts leaves {volume} out", f"remove mounts.{volume}")
+        yield Problem("", "checkpoints.volume", f"mounts excludes {volume}", f"remove mounts.{volume}")
 
 
 def check_shared_code(loaded: LoadedJob, *, contained: bool = False) -> None:
@@ -336,13 +336,13 @@ _WORDS: Mapping[str, str] = {
     "too_short": "shorter than {min_length}",
     "too_long": "longer than {max_length}",
 }
-"""A kind of pydantic's error → what the value is."""
+"""Kind of pydantic's error → what is wrong with the value."""
 _FORMS_OF: Mapping[tuple[Keys, str], str] = {
     (("run",), "string_type"): "neither text nor a list of words",
     (("gpus",), "model_type"): "neither a number nor a mapping of fields",
     (("on",), "tuple_type"): "neither text nor a list of machines",
 }
-"""The same, of fields that have two forms."""
+"""The same for fields that have two forms."""
 
 
 def _what(each: ErrorDetails, keys: Keys) -> str:
@@ -427,7 +427,7 @@ def _filled(loaded: LoadedJob, parameters: Mapping[str, str], *, alone: bool) ->
         {} if sweep else {dotted: expected(command) - {*parameters} for dotted, command in commands.items()}
     )
     literally = "--set {0}='{{{0}}}'" if loaded.places.get("run") == _AFTER_DASHES else "write \\{{{0}}}"
-    hint = f"--set {{0}}=… is its value; where the text {{{{{{0}}}}}} is meant, {literally}"
+    hint = f"set its value with --set {{0}}=…; for the literal text {{{{{{0}}}}}}, {literally}"
     problems += [
         loaded.placed(Problem("causeway run", dotted, f"{{{name}}} has no value", hint.format(name)))
         for dotted, lacking in missing.items()

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import yaml
 
 Keys: TypeAlias = tuple[str, ...]
-"""Where a value is: ``("gpus", "model")``, ``("run", "0")``."""
+"""Location of a value: ``("gpus", "model")``, ``("run", "0")``."""
 
 NULL, BOOL, _INT, _FLOAT, _TEXT, _MERGE, _MAP, _SEQ = (
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "merge", "map", "seq")
@@ -57,7 +57,7 @@ class Values:
 
 
 IsText: TypeAlias = Callable[[Keys, str], bool]
-"""Whether the value at these keys, of this tag, stays as it is written."""
+"""Whether the value at these keys, with this tag, is kept as text."""
 
 
 def parse(text: str, is_text: IsText, keys: Keys = ()) -> Values:

@@ -46,22 +46,22 @@ from causeway.tracking.record import Record
 from causeway.tracking.tracked import Tracked
 
 EVERY = 15.0
-"""Seconds."""
+"""Seconds between two copies."""
 NOT_COPIED, COPIED = (
     "causeway: some output is not in the store yet: ",
     "causeway: everything is in the store again",
 )
-"""What it says of what is not copied, and once that has passed; ``causeway why`` reads it."""
+"""Messages when something is not copied, and when the problem is over; ``causeway why`` reads them."""
 _AGAIN = 300.0
-"""Seconds after which it says again what is not copied: other lines have come since."""
+"""Seconds after which the first message is repeated, as other lines have followed it."""
 EVERY_SERIES = 30.0
-"""Of what is drawn over time."""
+"""Seconds between two copies of time series."""
 _ASKED = 5.0
-"""Seconds that it waits for to be asked when all is sent: who ends by itself is started again."""
+"""Seconds to wait for SIGTERM once everything is sent: a sidecar that exits by itself is restarted."""
 _CHECKPOINT = 20.0
 """Seconds that MLflow waits at the end for the name of a last checkpoint."""
 _SETTLED = 10.0
-"""Seconds that a result is left alone for after it was written to: it may not be whole."""
+"""Seconds since the last write after which a result is copied: until then it may be incomplete."""
 
 
 class Keeper:
@@ -76,7 +76,7 @@ class Keeper:
         self._results = results
         self._known = False
         self._sent: dict[Path, tuple[int, int]] = {}
-        """Path → size and time of what is in the store."""
+        """Path → size and time of the version in the store."""
 
     def _know(self) -> None:
         """List the store: results of an earlier start were restored from it."""

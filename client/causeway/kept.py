@@ -9,7 +9,7 @@ from typing import Any
 from causeway.checkpoints import Checkpoint, Part, Policy, kept, whole
 
 _RATE = 100e6
-"""Bytes a second that a worker copies to the store, if it was not measured."""
+"""Bytes per second that a worker copies to the store, if it was not measured."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ _PYTHON = re.compile(
 _STARTS_PROCESSES = re.compile(
     r"\b(torchrun|accelerate|deepspeed|torch\.distributed\.(run|launch)|horovodrun|mpirun)\b"
 )
-"""Programs that start the processes of a worker by themselves."""
+"""Programs that start the processes of a worker themselves."""
 
 
 @dataclass(frozen=True)
@@ -48,25 +48,25 @@ def choose(asked: str, run: str, *, gpus: int, nodes: int, image_launcher: str |
     """
     processes = max(gpus, 1)
     if asked == "tensorflow":
-        return Launch("tensorflow", run, "TF_CONFIG lists the workers, as the job says")
+        return Launch("tensorflow", run, "TF_CONFIG lists the workers, as the job requests")
     if asked == "auto" and image_launcher == "tensorflow":
-        return Launch("tensorflow", run, "TF_CONFIG lists the workers: its image is for TensorFlow")
+        return Launch("tensorflow", run, "TF_CONFIG lists the workers: the image is for TensorFlow")
     if processes * nodes == 1 and asked != "torchrun":
         return Launch("none", run)
     if asked == "none":
-        return Launch("none", run, "one process a worker, as the job says")
+        return Launch("none", run, "one process per worker, as the job requests")
     if asked == "auto" and (image_launcher == "none" or (image_launcher is None and not gpus)):
-        return Launch("none", run, "one process a worker: its image is not known to be for PyTorch")
+        return Launch("none", run, "one process per worker: the image is not known to be for PyTorch")
     if asked == "auto" and _STARTS_PROCESSES.search(run):
         return Launch("none", run, "the command starts its processes itself")
     script = under_torchrun(run, processes=processes, nodes=nodes)
     if script is None and asked == "auto":
-        note = "its last line is not `python …`, so it runs once a worker, without torchrun"
+        note = "its last line is not `python …`, so it runs once per worker, without torchrun"
         return Launch("none", run, note=note)
     if script is None:
         hint = "make `python …` its last line, or start torchrun in it and set launcher: none"
         raise InputError([Problem("launcher", "run", "torchrun cannot start this command", hint)])
-    many = f"{processes} processes a worker, one a GPU" if gpus > 1 else "one process a worker"
+    many = f"{processes} processes per worker, one per GPU" if gpus > 1 else "one process per worker"
     other = "" if asked == "torchrun" else "; `launcher: none` runs the command as it is"
     return Launch("torchrun", script, f"{many}{other}")
 

@@ -34,9 +34,9 @@ from causeway.workers import Workers, ends_when_idle, ends_when_stalled, ends_wi
 
 _ARCHIVE, _RECORD = "code.tar.gz", "run.json"
 _NEWEST, _NEW = 50, 14 * 86400
-"""Runs whose code stays, however old it is; and seconds for which any run's does."""
+"""Number of newest runs whose code is always kept, and seconds for which the code of any run is kept."""
 _PRINT = Callable[[str, str], None]
-"""Gets a worker's name and a line of it, without its end."""
+"""Called with a worker's name and a line of its output, without the newline."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ class _Processes:
         self._running: dict[subprocess.Popen[bytes], tuple[str, int]] = {}
         self._selector = selectors.DefaultSelector()
         self._stop_at: float | None = None
-        """When those that were asked to stop are killed."""
+        """When the processes that were asked to stop are killed."""
 
     def start(self, each: Workers, place: Place, environment: Mapping[str, str]) -> None:
         own = {**place.environment, "CAUSEWAY_ATTEMPT": "0"}

@@ -16,7 +16,7 @@ from causeway.local import find_here, run_here
 from causeway.workers import workers_of
 
 PID = "pid"
-"""Of the run's folder: a file with the number of the process."""
+"""File in the run's folder: the process id."""
 
 
 def launch(folder: Path) -> subprocess.Popen[bytes]:

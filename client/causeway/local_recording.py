@@ -41,11 +41,12 @@ from causeway.workers import ends_with, workers_of
 
 _SOURCE, _RECORDED, _LOCK, _LOG = "source.json", "recorded.json", "recording.lock", "recording.log"
 _AT_ONCE = 250
-"""Metrics of a call. MLflow takes 1,000; a program that writes meanwhile waits for the end of each."""
+"""Metrics in one call. MLflow accepts 1,000, but a program that logs meanwhile has to wait for the end of
+each call."""
 _MADE = 30.0
-"""Seconds that a program may take to make a database."""
+"""Seconds that a program may take to create a database."""
 _STATUS = {"done": "FINISHED", "stopped": "KILLED"}
-"""State → MLflow's; all else is ``FAILED``."""
+"""State → MLflow's state; any other is ``FAILED``."""
 _INSTALL = "pip install 'causeway-client[tracking]'"
 
 
@@ -151,7 +152,7 @@ class _Recording:
         self._workers = workers_of(self._job)
         before = read_json(folder / _RECORDED) or {}
         self._read: dict[str, int] = before.get("read", {})
-        """File → bytes that were recorded."""
+        """File → number of bytes recorded."""
         self._database, self._run = before.get("database"), before.get("run")
 
     def write(self) -> None:

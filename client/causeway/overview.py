@@ -31,11 +31,11 @@ from causeway.storage import Folder, Storage
 from causeway.workers import policy_of, workers_of
 
 _METRICS, _USAGE = 4 << 20, 1 << 20
-"""Bytes that are read of one worker: the last."""
+"""Bytes read of one worker, from the end."""
 _LAST = 1 << 20
-"""Bytes of one worker's metrics, where only the last values are asked for."""
+"""Bytes of one worker's metrics, if only the last values are needed."""
 _WORKERS = 8
-"""Those that are read."""
+"""Maximum number of workers that are read."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ class Row:
 
 
 Wanted = Callable[[str, Mapping[str, Any]], bool]
-"""Gets the name of a run and its job."""
+"""Called with the name of a run and its job."""
 
 
 def of_cluster(group: str | None, search: str | None, wanted: Wanted) -> list[Row]:

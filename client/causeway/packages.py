@@ -27,7 +27,7 @@ from causeway.runtime import PACKAGES
 CONTENTS = Path(__file__).with_name("image_contents.py")
 INSTALL = Path(__file__).with_name("install.py")
 _FORM = 1
-"""Of an environment as ``install.py`` makes it: another one is not what was kept."""
+"""Version of the environments that ``install.py`` builds: one of another version is not used."""
 _SUFFIXES = (".txt", ".toml", ".lock")
 _INCLUDED = re.compile(r"(?:-r|-c|--requirements?|--constraints?)(?:\s+|=|(?<=-[rc]))(\S+)")
 _URL = re.compile(r"\b(?!file:)[a-z][a-z0-9+.-]*://\S*")
@@ -40,7 +40,7 @@ _LOCAL = {
     # "." is the project itself, which is not installed: its code is there already.
     ".lock": re.compile(r'\b(?:editable|directory|path)\s*=\s*"(?!\.")'),
 }
-"""Where a list names files: what is installed depends on them as well."""
+"""Lists that refer to files: the installed packages depend on those as well."""
 _EDITABLE = {
     ".txt": re.compile(r"^\s*(?:-e|--editable)\b", re.M),
     ".toml": re.compile(r"\beditable\s*="),

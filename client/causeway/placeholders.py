@@ -21,7 +21,8 @@ _QUOTED = re.compile(
 _WORD = re.compile(r"[^\s()\[\];|<>&*]+")
 _AWK = re.compile(r"\b[gmn]?awk\b")
 _OTHERS = frozenset("@%#")
-"""What is before a ``{`` of other programs: ``@{u}`` of git, ``%{http_code}`` of curl, ``#{x}`` of tmux."""
+"""Characters before a ``{`` of other programs: ``@{u}`` of git, ``%{http_code}`` of curl, ``#{x}`` of
+tmux."""
 
 
 class Names(NamedTuple):

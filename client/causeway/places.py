@@ -16,9 +16,9 @@ from causeway.saving import RESUMED, Saver, alive_until, parts_in
 from causeway.storage import Folder
 
 _EVERY = 1.0
-"""Seconds between two looks for checkpoints."""
+"""Seconds between two checks for checkpoints."""
 _AGAIN = 15.0
-"""Seconds after which what failed is tried again, however long ``sync`` is."""
+"""Seconds after which a failed copy is retried, however long ``sync`` is."""
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,7 @@ def checkpoint(step: int) -> Iterator[Path]:
             _sync(path)
         shutil.rmtree(target, ignore_errors=True)
         time.sleep(
-            0.02
-            # The kernel's clock advances in steps of up to 10 ms, and the rename has to be later than the files.
+            0.02  # The kernel's clock advances by up to 10 ms; the rename has to be later than the files.
         )
         written.rename(target)
         _sync(folder)

@@ -14,7 +14,7 @@ from causeway.search.fields import Stop
 from causeway.units import exact_duration
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"
-"""What editors' YAML language servers understand."""
+"""The draft that YAML language servers of editors support."""
 
 _HEAD = """\
 # Job files
@@ -78,7 +78,7 @@ _SHORT: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("Role", "gpus"): _COUNT,
     ("Sweep", "stop"): {"enum": [*get_args(Stop.model_fields["rule"].annotation)]},
 }
-"""Parts that may be written as one value."""
+"""Nested fields that have a short form."""
 
 
 _KINDS: Mapping[str, str] = {

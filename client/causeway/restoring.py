@@ -16,7 +16,7 @@ from causeway.saving import RESUMED, digest_of, files_of, folder_of, parts_in
 from causeway.storage import MissingError, Storage
 
 _LINKING = ".linking"
-"""Beside the code: who links its folder of checkpoints holds it."""
+"""Lock file beside the code, held while the folder of checkpoints is linked."""
 
 
 class BrokenError(Exception):

@@ -73,27 +73,28 @@ from typing import IO, Any, Iterable, Mapping
 STOPPED = 75
 NEVER_WORKS = 78
 STALLED = 124
-"""As timeout(1) has it."""
+"""The exit code of timeout(1)."""
 LINES = 20
 OUT_OF_MEMORY = "OOMKilled: it exceeded its memory limit"
-"""The first word is the kubelet's, of a container that is killed as a whole."""
+"""The first word is the kubelet's for a container that is killed as a whole."""
 PACKAGES = "causeway-packages.txt"
-"""Of an environment that ``install.py`` made: versions of its packages, without those of the image."""
+"""File of an environment built by ``install.py``: versions of its packages, without those of the image."""
 WAIT_FOR_FIRST = 600
-"""Seconds until the name of the first worker must be known."""
+"""Seconds in which the name of the first worker has to resolve."""
 PART = 8 << 20
-"""Bytes after which a new part of the output begins."""
+"""Size in bytes at which a new part of the output begins."""
 _NO_PROGRAM = re.compile(r"\S*python[\d.]*: (No module named |Error while finding module specification for )")
-"""What Python says of ``-m`` with a module that is not there: no exception."""
+"""Python's message for ``-m`` with a missing module: there is no exception."""
 _LIMIT = 4000
 _DUMPED = 5
-"""Seconds that stacks take to be written."""
+"""Seconds that writing stacks may take."""
 _KILLED = 10
 """Seconds that a stalled program has to end by itself."""
 _OTHERS = "/others"
 """``causeway.tracking.relay.OTHERS``."""
 _LOOK, _SURVIVED = 5.0, 60.0
-"""Seconds between two looks for killed processes, and after which they are not why a program fails."""
+"""Seconds between two checks for killed processes, and seconds after which a killed process does not explain
+a failure."""
 _HOOK = '''
 """Notes when an exception ends a program, and which: of several ranks the first is the one that matters."""
 
@@ -312,7 +313,7 @@ class Output(threading.Thread):
         super().__init__(daemon=True)
         self.lines: deque[str] = deque(maxlen=200)
         self.at = time.time()
-        """When the last line came."""
+        """When the last line arrived."""
         self._pipe = pipe
         self._parts = parts
         self._writing = threading.Lock()

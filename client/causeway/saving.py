@@ -27,15 +27,17 @@ from causeway.runtime import STOPPED
 from causeway.storage import MANIFESTS, MissingError, Storage
 
 RESUMED = ".resumed.json"
-"""Of the folder of checkpoints: what this start is, and what it resumes from. ``causeway.restoring`` writes
-it."""
+"""File in the folder of checkpoints, written by ``causeway.restoring``: this start, and what it resumes
+from."""
 SAVED = "causeway: saved "
-"""What a line of the sidecar begins with that says its last checkpoint, for ``causeway ps``: JSON, ``name``,
-``bytes``, ``seconds`` of copying it, ``at``, when it was written."""
+"""Prefix of a line in which the sidecar reports its last checkpoint, for ``causeway ps``: JSON with ``name``,
+``bytes``, ``seconds`` of copying, and ``at``, when it was written."""
 _SENDING = ".sending"
-"""Of the folder of checkpoints: the name of the one that is being read. ``causeway.checkpoint`` leaves it."""
+"""File in the folder of checkpoints: the name of the one that is being read. ``causeway.checkpoint`` does not
+remove that one."""
 _SENT = ".sent"
-"""Of the folder of checkpoints: names of those that the storage has. Of sharded ones it removes no others."""
+"""File in the folder of checkpoints: names of those in the storage. Of sharded ones, only these are
+removed."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,12 @@ class Saver:
         self._metrics = metrics
         self._site = site
         self._handled: set[tuple[str, int]] = set()
-        """Entries that the storage has, or that were passed over for newer ones: name and time."""
+        """Entries that the storage has, or that were skipped for newer ones: name and time."""
         self._start: Start | None = None
         self._own: list[Part] = []
         """Its parts in the storage."""
         self._unfinished: list[str] = []
-        """Keys of one that may be there in part."""
+        """Keys of parts that may be incomplete."""
 
     def save(self, alive: int | None) -> None:
         """Copy complete checkpoints that the storage does not have.
@@ -120,7 +122,7 @@ class Saver:
             if checkpoints.is_whole(entry, alive):
                 yield entry
             elif not all(map(checkpoints.is_text, [entry.name, *entry.files])):
-                _say_once(f"{entry.name!a} is not copied: it has a name that is not UTF-8")
+                _say_once(f"{entry.name!a} is not copied: its name is not UTF-8")
 
     def _handled_before(self, start: Start) -> set[tuple[str, int]]:
         """Return what this start resumed from, and what was sent or skipped before this program was

@@ -18,11 +18,11 @@ from pathlib import Path, PurePosixPath
 from causeway.storage import MissingError, Storage
 
 SIZE = 256 << 10
-"""Bytes of a segment. A bucket with versions keeps, for a while, each that was sent again."""
+"""Bytes of a segment. A versioned bucket keeps each version of the last segment for a while."""
 LARGEST = 1 << 30
-"""Bytes of a file that are kept; the rest is left out."""
+"""Maximum size of a file in bytes; the rest is not stored."""
 _BUDGET = 64 << 20
-"""Bytes that are sent at a time, unless it is the last time."""
+"""Maximum number of bytes sent in one call, except for the last."""
 _SEAM = 4096
 """Bytes before the end of what was sent: if they have changed, the file was rewritten."""
 
@@ -44,7 +44,7 @@ class Sender:
         self._budget = budget
         self._sent: dict[str, _Sent] = {}
         self._turn: dict[str, int] = {}
-        """Key → when it was sent last, in calls. Those that have waited longest go first."""
+        """Key → the call in which it was last sent. Keys that have waited longest are sent first."""
         self._calls = 0
 
     def send(self, files: Mapping[str, Path], *, last: bool = False) -> None:

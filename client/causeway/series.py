@@ -12,7 +12,7 @@ from causeway.reported import parsed
 
 _BARS = "▁▂▃▄▅▆▇█"
 POINTS = 200
-"""Of a series, in JSON."""
+"""Maximum number of points of a series in JSON."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _NOBODY = "causeway"
-"""What a user is called who is not in /etc/passwd."""
+"""Login for a user who is not in /etc/passwd."""
 _PROGRAMS = (os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/local/sbin")
 _WRAPPER = "libnss_wrapper.so"
 _NOT_PASSED = ("_", "SHLVL", "PWD", "OLDPWD", "TERM", "USER", "LOGNAME", "MAIL", "SHELL")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 MANIFESTS = "manifests/"
-"""What keys of manifests begin with."""
+"""Prefix of manifests' keys."""
 
 
 class Storage(Protocol):

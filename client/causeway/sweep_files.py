@@ -30,9 +30,9 @@ from causeway.tracking.searches import Row
 from causeway.tracking.spool import read_json, write_json
 
 PID = "pid"
-"""A file with the number of the process that conducts."""
+"""File with the pid of the conducting process."""
 _SHOWN = 10.0
-"""Seconds between two notes of what is shown."""
+"""Seconds between two updates of the summary."""
 ARCHIVE, _RECORD = "code.tar.gz", "sweep.json"
 
 

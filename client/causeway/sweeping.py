@@ -18,9 +18,9 @@ from causeway.search.trials import Decision, End, Resume, Start, State, Trial
 from causeway.tracking.searches import Row
 
 AFTER: dict[str, State] = {"pausing": "paused", "stopping": "stopped", "resuming": "running"}
-"""What is recorded before it is done → what is recorded after it."""
+"""The state recorded before an action → the state recorded after it."""
 _STARTS = 20
-"""The most that are started at a time: servers are not asked for hundreds at once."""
+"""Maximum number of trials started in one round, so as not to flood servers with requests."""
 
 
 class Bench(Protocol):

@@ -11,7 +11,7 @@ DURATION = re.compile(
 )
 """Units, or ``[days-]hours:minutes:seconds`` (sbatch(1), ``--time``)."""
 _LARGEST = 1 << 60
-"""Bytes: what is larger is a mistake."""
+"""In bytes: a larger size must be a mistake."""
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 

@@ -12,7 +12,7 @@ from causeway.job import Gpus, Job, tasks_of
 from causeway.launch import Launch, choose
 
 PORT = 29500
-"""Where the first worker waits for the others: torchrun's own default."""
+"""Port on which the first worker waits for the others: torchrun's default."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from causeway.cluster.connection import Cluster, RefusedError
 from causeway.cluster.fit import Fit
 
 VERSION = 1
-"""The newest form that this program knows."""
+"""The newest version of the format that this program knows."""
 
 _PATH = "/api/v1/namespaces/causeway-system/configmaps/availability"
 _OLD = timedelta(minutes=30)
-"""It is written every ten minutes at least."""
+"""The ConfigMap is written at least every ten minutes."""
 _UTC = timezone.utc
 
 

@@ -26,14 +26,14 @@ from causeway.errors import CausewayError
 NAME = "board"
 LIFE = 8 * 3600
 IDLE = 2 * 3600
-"""Seconds without a request after which it ends."""
+"""Seconds without a request after which the board exits."""
 _LABEL, _RUNS, _PATH = f"{OURS}/board", f"{OURS}/runs", f"{OURS}/path"
 _HOME = "/causeway"
 _MEMORY = "2Gi"
 _DISK = "20Gi"
-"""Of the copy. A pod that has more is evicted."""
+"""Space for the copy. A pod that uses more is evicted."""
 _WAIT = 120
-"""Seconds that the previous one has to terminate."""
+"""Seconds to wait for the previous board to terminate."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from causeway.cluster.offer import Offer, parse
 from causeway.errors import CausewayError, InputError, Problem, UnreachableError
 
 _CONNECT, _READ = 5, 60
-"""Seconds."""
+"""Timeouts in seconds."""
 _OFFER = "/api/v1/namespaces/causeway-system/configmaps/research"
 
 

@@ -14,15 +14,15 @@ from causeway.units import format_size
 from causeway.workers import Workers, workers_of
 
 EFA = "efa"
-"""The interconnect that is adapters of the network."""
+"""The interconnect provided by Elastic Fabric Adapters."""
 _SHARE = 0.9
-"""Of what pods get of a machine: agents of the cluster run beside."""
+"""Share of a machine's allocatable resources given to workers: agents of the cluster run beside them."""
 _HUGE_PAGE = 2
-"""MiB."""
+"""In MiB."""
 _LONGEST = 63
-"""Characters of a pod's name, as JobSet has it."""
+"""Maximum length of a pod's name, checked by JobSet."""
 _CPUS, _MEMORY = 2.0, 8 << 30
-"""Of a worker without GPUs."""
+"""Default resources of a worker without GPUs."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,12 @@ def fit(job: Job, workers: Workers, offer: Offer) -> Fit:
     left = [each for each in machines if each.cpu_milli >= cpus * 1000 and each.memory_mib << 20 >= memory]
     if not left:
         most = max(machines, key=lambda machine: (machine.memory_mib, machine.cpu_milli))
-        what = (
-            f"{cpus:g} processors and {format_size(memory)} are more than a machine has that fits otherwise"
-        )
+        what = f"no machine that fits otherwise has {cpus:g} processors and {format_size(memory)}"
         hint = f"at most {most.cpu_milli // 1000} and {format_size(most.memory_mib << 20)}"
         raise InputError([Problem("job", "memory", what, hint)])
     if job.shm and job.shm > memory:
         what = f"{format_size(job.shm)} is more than the memory of a worker, {format_size(memory)}"
-        raise InputError([Problem("job", "shm", what, "it is a part of it; set memory, too")])
+        raise InputError([Problem("job", "shm", what, "shm is a part of memory; set memory, too")])
     by_price = sorted(left, key=lambda each: _price(each, gpus.count, cpus))
     fabric = None
     if gpus.count and gpus.interconnect == EFA:
@@ -103,9 +101,8 @@ def _names(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
         role, count = each.workers.role, each.workers.count
         most = _LONGEST - len(f"{number}-{role}-0-{count - 1}-abcde")
         if len(job.name) > most:
-            what = (
-                f"{job.name} has {len(job.name)} characters, and runs of {count} x {role} have {most} at most"
-            )
+            length = f"{job.name} has {len(job.name)} characters"
+            what = f"{length}; with {count} x {role}, at most {most} are allowed"
             yield Problem("job", "name", what, "the names of their pods begin with it")
             return
 
@@ -122,14 +119,14 @@ def _room(job: Job, fits: Sequence[Fit]) -> Iterator[Problem]:
             what = (
                 f"{workers.count} workers{gpus} can never start: the machines that fit have room for {most}"
             )
-            yield Problem("job", field, what, f"at most {most}, or ask for less for each of them")
+            yield Problem("job", field, what, f"use at most {most}, or request less for each worker")
             return
     # Compare by identity: two kinds of machines may be equal.
     machines = {id(machine): machine for each in fits if each.workers.gpus.count for machine in each.machines}
     there = sum(machine.count * machine.gpus.count for machine in machines.values() if machine.gpus)
     wanted = sum(each.workers.count * each.workers.gpus.count for each in fits)
     if wanted > there:
-        what = f"all workers together ask for {wanted} GPUs, and the machines that fit have {there}"
+        what = f"all workers together request {wanted} GPUs; the machines that fit have {there}"
         yield Problem("job", "roles", what)
 
 
@@ -153,7 +150,7 @@ def _workers_on(machine: Machine, fit: Fit) -> int:
 
 
 _Demand = tuple[str, Callable[[Machine], bool], str]
-"""A field, what a machine must be for it, and what is wrong if none is."""
+"""A field, whether a machine satisfies it, and the error if none does."""
 
 
 def _demands(job: Job, gpus: Gpus, offer: Offer) -> Iterator[_Demand]:
@@ -174,12 +171,12 @@ def _demands(job: Job, gpus: Gpus, offer: Offer) -> Iterator[_Demand]:
     priority = job.priority or offer.default_priority
     if priority is not None:
         classes = offer.priorities.get(priority, ())
-        what = f"priority {priority} uses {' and '.join(classes) or 'no'} GPUs, and there are none"
+        what = f"priority {priority} uses {' and '.join(classes) or 'no'} GPUs, but none are available there"
         yield "priority", _with(lambda has: has.gpu_class in classes), what
     if (model := gpus.model) is not None:
-        yield "gpus.model", _with(lambda has: has.model == model), f"{model} is not there"
+        yield "gpus.model", _with(lambda has: has.model == model), f"{model} is not available there"
     if (wanted_class := gpus.class_) is not None:
-        what = f"no {wanted_class} GPUs are there"
+        what = f"no machine there has {wanted_class} GPUs"
         yield "gpus.class", _with(lambda has: has.gpu_class == wanted_class), what
     if (memory := gpus.memory) is not None:
         what = f"no GPU there has {format_size(memory)}"
@@ -206,7 +203,7 @@ def _hint(machines: Sequence[Machine], field: str) -> str:
     offered = sorted({f"{each.gpus.count} x {each.gpus.model}" for each in machines if each.gpus is not None})
     if field == "where.sites":
         return "sites are " + ", ".join(sorted({each.site for each in machines}))
-    return "there are " + ", ".join(offered) if offered else ""
+    return "available: " + ", ".join(offered) if offered else ""
 
 
 def _cpu_share(machine: Machine, gpus: int) -> float:

@@ -78,7 +78,7 @@ _REGION = {
     "name": "CAUSEWAY_REGION",
     "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/region']"}},
 }
-"""Kubernetes writes the node's on its pods (admission plugin PodTopologyLabels)."""
+"""Kubernetes copies the node's label to its pods (admission plugin PodTopologyLabels)."""
 _PACKAGES = f"{_HOME}/python"
 TOKEN = "/var/run/secrets/causeway"  # noqa: S105  a folder
 _API_TOKEN = "/var/run/secrets/tracking"  # noqa: S105  a folder

@@ -18,9 +18,9 @@ from causeway.errors import CausewayError, UnreachableError
 from causeway.tracking.sending import AwayError, RejectedError, Server
 
 _SECONDS = 3600
-"""Of a token."""
+"""Lifetime of a token."""
 _RENEWED = 0.75
-"""Of that time, after which another one is asked for."""
+"""Share of the lifetime after which a new token is requested."""
 
 
 class Mlflow:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from causeway.job import Job  # importing pydantic takes longer than listing runs
 
 VERSION = 2
-"""The newest form that this program knows."""
+"""The newest version of the format that this program knows."""
 
 _KEEP_DAYS, _LIMIT_MIB = 7, 256
-"""Where a cluster does not say: the least that it can be, and the default."""
+"""Used if the cluster does not specify them: the minimum, and the default."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from causeway.cluster.offer import Machine
 
 _GB = 1 << 30
-"""As AWS's bills have it (Amazon S3 pricing, "Storage & requests")."""
+"""The unit of AWS's bills (Amazon S3 pricing, "Storage & requests")."""
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,13 @@ from causeway.errors import CausewayError
 from causeway.units import exact_duration, parse_cpus
 
 _TRIES, _GUESSES = 50, 5
-"""Names that are tried, and those of them before all are listed."""
+"""Number of names that are tried, and how many of them are guessed before all runs are listed."""
 _DAY = 86400.0
 _AT_ONCE = 8
 _KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 _JOB_UID = "kueue.x-k8s.io/job-uid"
 _OF_ONE_LIST = 100
-"""Objects that are chosen by their uids, in one address."""
+"""Maximum number of objects selected by UID in one URL."""
 _UTC = timezone.utc
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=_UTC)
 _TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
@@ -52,16 +52,16 @@ _LIMIT = re.compile(
     r"insufficient (?P<unused>unused )?quota for causeway\.dev/gpus in flavor limit\.team-(?P<group>[^.]+)\."
 )
 _TIME_IS_UP = "MaximumExecutionTimeExceeded"
-"""What Kueue's reason ends with where the declared time has passed."""
+"""Suffix of Kueue's reason when the maximum execution time has passed."""
 
 
 REJECTED = "DeactivatedDueToAdmissionCheck"
-"""Kueue's reason for a Workload whose request for machines was refused for good."""
+"""Kueue's reason for a Workload whose request for machines was rejected permanently."""
 _STOPS = 120
-"""Seconds that Kueue may take to stop a run."""
+"""Maximum time in seconds that Kueue takes to stop a run."""
 
 OVER = ("done", "failed", "timed-out")
-"""States that Kueue 0.19 lets no run leave, whatever its Workload's ``active`` says."""
+"""States that a run never leaves in Kueue 0.19, whatever its Workload's ``active`` is."""
 
 
 @dataclass(frozen=True)
@@ -390,8 +390,8 @@ def _list(cluster: Cluster, namespace: str, *, only: str = "") -> Iterator[Any]:
 
 
 _CACHED = {"resourceVersion": "0"}
-"""Of a list: as the API server has it in memory, which is a moment old at most. What is current it reads from
-etcd, and decodes each object: ten times as long (Kubernetes API Concepts, "Resource versions")."""
+"""For a list: read from the API server's cache, which is at most a moment old. Consistent reads go to etcd
+and decode each object, which takes ten times as long (Kubernetes API Concepts, "Resource versions")."""
 
 
 def items(cluster: Cluster, path: str, *, only: str = "", **query: str) -> Iterator[Any]:
@@ -420,7 +420,7 @@ def _name(each: Any) -> str:
 
 
 _Place = Callable[[Any], tuple[str | None, float | None, str | None]]
-"""The site of a pod, its hourly price, the model of its GPUs."""
+"""A pod's site, its hourly price, and the model of its GPUs."""
 
 
 def _placing(cluster: Cluster, pods: Sequence[Any]) -> _Place:

@@ -23,12 +23,13 @@ from causeway.errors import CausewayError
 from causeway.saving import SAVED
 
 LINES = "50"
-"""Of its output that are read. What is wrong it says every five minutes, checkpoints each 15 seconds."""
+"""Number of output lines to read. The sidecar repeats problems every five minutes and reports checkpoints
+every 15 seconds."""
 _PATIENCE = 2.0
-"""Seconds that a pod's machine has to answer."""
+"""Seconds to wait for a pod's kubelet."""
 _AT_ONCE = 8
 _MOST = 24
-"""Runs that one command asks for."""
+"""Maximum number of runs that one command asks."""
 
 
 @dataclass(frozen=True)

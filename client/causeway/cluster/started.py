@@ -22,10 +22,11 @@ from causeway.errors import CausewayError
 from causeway.storage import MissingError, Storage
 
 _STARTED = "started.json"
-"""Of a run's folder in the store: ``image`` that ran, with its digest, ``gpu_models``, ``hourly_price``."""
+"""File in a run's folder in the store: ``image`` with the digest that ran, ``gpu_models``,
+``hourly_price``."""
 _AT_ONCE = 8
 _MOST = 64
-"""Runs that one command asks the store for."""
+"""Maximum number of runs for which one command asks the store."""
 
 
 @dataclass(frozen=True)

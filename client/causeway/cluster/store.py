@@ -27,7 +27,7 @@ from causeway.storage import Bucket
 
 ACCOUNT = "work"
 _SECONDS = 600
-"""Of the token; the session lasts an hour."""
+"""Lifetime of the token; the session lasts an hour."""
 _KNOWN = timedelta(days=1)
 """How long this program assumes that an archive which it saw still exists."""
 

@@ -34,22 +34,22 @@ from causeway.workers import workers_of
 ACCOUNT = "sweep"
 """The service account of conductors."""
 LIFE = 90 * 86400
-"""Seconds. The queue wants to know the longest that it may run."""
+"""In seconds. The queue needs a maximum run time."""
 EVERY = 10.0
 """Seconds between two rounds."""
 A_TRIAL = 0.15
-"""Seconds more for each trial that runs: MLflow looks each of them up."""
+"""Additional seconds for each running trial: MLflow looks each of them up."""
 _SELDOM = 6
-"""Rounds between two looks at trials that do not run: whether they wait, or were stopped by a person, and
-which of those that were stopped early have a checkpoint."""
+"""Rounds between two checks of trials that are not running: whether they are queued or were stopped by a
+user, and whether trials that were stopped early have a checkpoint."""
 _LOOKS = 3
-"""So often it is looked for a checkpoint: the last one is saved after the stop."""
+"""How often to look for a checkpoint: the last one is saved after the stop."""
 _SHOWN = 30.0
-"""Seconds between two notes of what is shown."""
+"""Seconds between two updates of the summary."""
 _UNSEEN = 15.0
-"""Seconds that Kueue has to see a run that is to be stopped at once."""
+"""Seconds until Kueue should have noticed a run that is to be stopped immediately."""
 _AUTHORITY = "kube-root-ca.crt"
-"""The ConfigMap of each namespace by which pods know the API server."""
+"""The ConfigMap in each namespace with the API server's CA certificate."""
 _LEAVES = ("pausing", "stopping")
 _LABEL = f"{OURS}/conductor"
 

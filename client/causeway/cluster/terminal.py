@@ -19,7 +19,7 @@ from causeway.errors import CausewayError, UnreachableError
 
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE = range(5)
 _PAUSE = 0.2
-"""Seconds between looks at a window whose size may have changed, and at what was said meanwhile."""
+"""Seconds between two checks of the window's size and for output."""
 
 
 def execute(cluster: Cluster, namespace: str, pod: str, command: Sequence[str], *, terminal: bool) -> int:

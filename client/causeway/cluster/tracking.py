@@ -18,9 +18,9 @@ from causeway.workers import ends_with
 
 _ADDRESS = f"http://127.0.0.1:{PORT}"
 _UID = "metadata.labels['jobset.sigs.k8s.io/jobset-uid']"
-"""Names may be reused; this is unique."""
+"""Names may be reused; the UID is unique."""
 _TOPOLOGY = "metadata.labels['topology.kubernetes.io/{}']"
-"""The API server writes them on a pod that has a node (admission plugin PodTopologyLabels)."""
+"""Kubernetes copies these labels to a pod once it has a node (admission plugin PodTopologyLabels)."""
 
 
 def record_of(

@@ -20,7 +20,7 @@ from causeway.code.tree import Entry, unreadable
 from causeway.errors import CausewayError, InputError
 
 _LEVEL = 1
-"""gzip's: 6 takes four times as long for a tenth less."""
+"""gzip's level. Level 6 would take four times as long for a tenth less."""
 _CHUNK = 1 << 20
 
 

@@ -11,13 +11,14 @@ from causeway.errors import Problem
 from causeway.units import format_size
 
 DEFAULT_LIMIT = 256 << 20
-"""Bytes before compression, where no cluster says otherwise."""
+"""In bytes before compression, unless the cluster sets another limit."""
 _SHOWN = 10
 _MOST = 0.8
 """A folder is listed as a whole unless one entry is more than this share of it, or it contains code."""
 _CODE = (".py", ".ipynb", ".sh", ".yaml", ".yml", ".toml", ".cfg", ".txt", ".md", ".cu", ".cpp", ".h")
 _ALIKE = 4
-"""So many files of one folder and ending, which is not code's, are one pattern."""
+"""Number of files in one folder with the same suffix, not of code, from which they are shown as one
+pattern."""
 
 
 def check_limit(where: str, entries: Iterable[Entry], limit: int) -> list[Problem]:

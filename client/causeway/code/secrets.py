@@ -52,10 +52,10 @@ _BEGINNINGS = (
     b":_password",
     b"machine",
 )
-"""A file without any of these has none of the above: a cheap first test."""
+"""A cheap first test: a file without any of these matches none of the patterns above."""
 _PATTERN = re.compile(b"|".join(b"(" + pattern + b")" for pattern in _CONTENTS.values()))
 _LARGEST = 1 << 20
-"""Bytes; what is larger is data."""
+"""In bytes; larger files are data."""
 
 
 def find_secrets(folder: Path, entries: Iterable[Entry]) -> list[Problem]:

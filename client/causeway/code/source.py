@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LONGEST = 4500
-"""Characters of a difference that is taken down. A longer one is in the code that is shipped."""
+"""Maximum number of recorded characters of a difference. Longer ones can be derived from the shipped code."""
 
 
 @dataclass(frozen=True)

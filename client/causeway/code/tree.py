@@ -20,9 +20,8 @@ _CACHES = (
     ".ruff_cache/", ".tox/", ".DS_Store",
 )  # fmt: skip
 _MADE = (".venv/", "venv/", "node_modules/", "*.egg-info/", "wandb/", "mlruns/")
-"""What tools make. With a folder that has a ``pyvenv.cfg``, whatever its name.
-
-Both are patterns of a `.gitignore`, and hold for files that git does not track."""
+"""Output of tools; a folder with a ``pyvenv.cfg`` counts as well, whatever its name. Both lists are patterns
+of a `.gitignore`, and apply to files that git does not track."""
 _WILDCARDS = frozenset("*?[!")
 
 
@@ -112,7 +111,7 @@ def appending(pattern: str) -> str:
 
 
 _TRACKED, _NEW, _IGNORED = "tracked", "new", "ignored"
-"""What git says of a file. Without git all are new."""
+"""The git status of a file. Without git all files are new."""
 
 
 class _Rules:
@@ -129,7 +128,7 @@ class _Rules:
         named = [each for each in include if not _WILDCARDS & set(each)]
         self._named = GitIgnoreSpec.from_lines(named)
         self.take_ignored = bool(named) or any(line.startswith("!") for line in own)
-        """Whether a file that git ignores may be code."""
+        """Whether files that git ignores may be code."""
 
     def ship(self, path: str, kind: str) -> bool:
         if self._wanted and not self._wanted.match_file(path):

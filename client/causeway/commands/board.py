@@ -29,7 +29,7 @@ from causeway.places import Place
 from causeway.workers import ends_with, workers_of
 
 LAST = 10
-"""Runs that are shown where none is named: the last ones."""
+"""Number of newest runs that are shown by default."""
 _TRY = 3.0
 """Seconds to find out whether this machine is in the VPN."""
 

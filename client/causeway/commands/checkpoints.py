@@ -84,7 +84,7 @@ def fetched(
 
 
 _Bring = Callable[[Checkpoint, Path], None]
-"""Puts a checkpoint into a folder. BrokenError, CausewayError."""
+"""Puts a checkpoint into a folder. Raises BrokenError, CausewayError."""
 
 
 def _of_run(

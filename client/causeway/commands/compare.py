@@ -23,7 +23,7 @@ from causeway.series import sparkline
 from causeway.units import format_duration
 
 _FILES = 20
-"""Of changed code that are named; all are in JSON."""
+"""Maximum number of changed files listed; JSON has all."""
 _WIDTH = 20
 
 

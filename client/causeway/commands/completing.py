@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from threading import Thread
 
 _PATIENCE = 2.0
-"""Seconds for the cluster's answer."""
+"""Seconds to wait for the cluster's answer."""
 _OF_SEARCH = re.compile(r"-s\d")
 
 

@@ -21,7 +21,7 @@ _STYLES = {
     "stopped": "yellow",
 }  # fmt: skip
 _MOST = 8
-"""Names of workers that a message has."""
+"""Maximum number of worker names in a message."""
 
 
 def state_of(run: Run, *, named: bool = True) -> Text:

@@ -20,7 +20,8 @@ from causeway.errors import CausewayError, UnreachableError
 
 _SOON = timedelta(hours=1)
 _SKEW = 30.0
-"""Seconds. AWS refuses tokens that are younger than its clock, and requests 5 minutes off."""
+"""In seconds. AWS rejects tokens that are issued in its future, and requests that are more than 5 minutes
+off."""
 _UTC = timezone.utc
 
 
@@ -194,7 +195,7 @@ def _rights(cluster: Cluster, group: str | None) -> str:
     if missing:
         raise _FailedError(
             f"you may not {', '.join(missing)} in {namespace}",
-            "are you in the group? its engineers list its people in the spec, and run `invoke cluster.up`",
+            "are you in the group? engineers add its members to the spec and run `invoke cluster.up`",
         )
     return f"you may use {namespace}"
 
@@ -213,7 +214,7 @@ def _queue(cluster: Cluster, group: str | None) -> str:
     namespace = cluster.namespace(group)
     found = cluster.find(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/localqueues/{QUEUE}")
     if found is None:
-        cure = "runs start at once, or never; if the cluster has quotas, ask its engineers"
+        cure = "runs start immediately, or never; if the cluster has quotas, ask its engineers"
         raise _WarningError(f"{namespace} has no queue", cure)
     conditions = found.get("status", {}).get("conditions", ())
     active = next((each for each in conditions if each["type"] == "Active"), None)

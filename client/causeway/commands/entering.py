@@ -18,7 +18,7 @@ from causeway.machines.ssh import Host
 from causeway.machines.state import ENDED, Worker
 
 _WAITS = 'until [ -e "$(dirname "$CAUSEWAY_CODE")/left" ]; do sleep 1; done'
-"""What a shell's run does: the runtime writes that file when the person leaves (``runtime.converse``)."""
+"""The command of a shell's run: the runtime writes that file when the user leaves (``runtime.converse``)."""
 
 
 def open_shell(options: Mapping[str, Any], *, allow_secrets: bool) -> int:

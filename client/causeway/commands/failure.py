@@ -23,7 +23,7 @@ _CURES = (
     ),
     (re.compile(r"code is not what was submitted|can't be unpacked"), "submit it again: causeway run"),
 )
-"""What a reason says → what to do."""
+"""Pattern of a reason → the fix."""
 _MODULE = re.compile(r"No module named '?(?P<name>\w[\w.]*)")
 _NO_TORCH = (
     "torchrun starts `python …` on more than one GPU, and the image has no PyTorch: set `launcher: none`,"

@@ -23,12 +23,12 @@ from causeway.units import format_duration
 
 _PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
-"""Seconds between two looks, and at most between two tries of one."""
+"""Seconds between two polls, and the maximum between two retries."""
 PATIENCE = 600.0
-"""Seconds for which a cluster that does not answer is asked again."""
+"""Seconds for which a cluster that does not answer is retried."""
 ENDED = (*runs.OVER, "stopped")
 Show = Callable[[str, str, str], None]
-"""Gets a time, a worker, and a line of it."""
+"""Called with a time, a worker, and a line of its output."""
 
 
 @dataclass
@@ -78,13 +78,13 @@ class Followed:
         self._wanted = attempt
         self._pods: dict[str, _Pod] = {}
         self._taken: set[tuple[str, int, int]] = set()
-        """Starts (worker, attempt, time) that were shown, or are before the first look."""
+        """Starts (worker, attempt, time) that were shown, or began before the first poll."""
         self._attempt: int | None = None
-        """That of the last look."""
+        """The attempt at the last poll."""
         self._first = (0, 0.0)
-        """The attempt and the time of the cluster at the first look."""
+        """The attempt and the cluster's time at the first poll."""
         self._missed = False
-        """Whether something may have ended unseen."""
+        """Whether a start may have ended unnoticed."""
         self._said = ""
         self._kept = False
 

@@ -15,7 +15,7 @@ from causeway.commands.tables import show_table
 from causeway.units import format_size
 
 _GOES_FIRST = ("CLASS", "SPOT", "ON ONE", "MACHINES", "MEMORY")
-"""Columns that are left out where it is too narrow."""
+"""Columns that are dropped first if the terminal is too narrow."""
 
 
 @dataclass(frozen=True)

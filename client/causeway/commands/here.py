@@ -27,7 +27,7 @@ from causeway.workers import workers_of
 
 _PAUSE = 0.5
 _LATER = 15.0
-"""Seconds after its grace for a run to end."""
+"""Seconds to wait for the end of a run after its grace period."""
 _TRIAL = re.compile(r"(.+-s\d+)-\d+")
 
 

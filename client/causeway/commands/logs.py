@@ -28,7 +28,7 @@ from causeway.commands.run import printer
 from causeway.errors import CausewayError, DetachedError
 
 _Line = tuple[str, str, str]
-"""A time, a worker, a text."""
+"""Time, worker, text."""
 
 
 def logs(

@@ -36,7 +36,7 @@ _STYLES = {
     "unknown": "yellow",
 }  # fmt: skip
 _CLUSTERS = ("group", "where", "mounts", "cpus", "memory", "shm", "ports", "restarts")
-"""Fields that only a cluster obeys."""
+"""Fields that only a cluster uses."""
 
 
 def run_on(

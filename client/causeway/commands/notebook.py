@@ -28,11 +28,11 @@ from causeway.job import Job
 from causeway.units import parse_duration
 
 _FIRST_PORT, _PORTS = 20_000, 10_000
-"""Below those that Linux gives to outgoing connections."""
+"""Below the ports that Linux uses for outgoing connections."""
 _TRY = 0.5
 _BEGINS = 0.05
 _LOOK = 3.0
-"""Seconds between two looks: while the page does not answer, while a process begins, and at the run."""
+"""Seconds between two polls of the page, of a starting process, and of the run."""
 _NO_JUPYTER = "jupyterlab is not installed here: use an --image that has it, or --python with jupyterlab"
 _SCRIPT = """\
 has='import importlib.util, sys; sys.exit(importlib.util.find_spec("jupyterlab") is None)'
@@ -44,7 +44,7 @@ exec python3 -m jupyterlab --no-browser --allow-root --ip=127.0.0.1 --ServerApp.
  --MappingKernelManager.cull_idle_timeout={idle} --MappingKernelManager.cull_connected=True \
  --MappingKernelManager.cull_interval={every}
 """
-"""Pods without a home have one that goes with them: there, notebooks are results, which are kept."""
+"""In pods whose home is not persistent, notebooks are stored as results, which are kept."""
 
 
 @dataclass(frozen=True)

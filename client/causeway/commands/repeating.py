@@ -16,7 +16,7 @@ _NUMBERS = (
     "numbers: GPUs and threads add in varying order, unless the program prevents it "
     "(torch.use_deterministic_algorithms)"
 )
-_FILES = "files: mounts and buckets have their present contents; a run only saves its code"
+_FILES = "files: mounts and buckets have their current contents; a run only saves its code"
 
 
 def repeated(known: Known, offer: Offer) -> tuple[Job, Repeated, list[str]]:
@@ -54,9 +54,9 @@ def _differs(known: Known) -> Iterator[str]:
             "unless the store has them still"
         )
     if known.continues:
-        yield f"checkpoints: it went on with those of {known.continues[0]}; now from the beginning"
+        yield f"checkpoints: it continued from {known.continues[0]}; now it starts from the beginning"
     if known.job.secrets:
-        yield "secrets: they have their present values"
+        yield "secrets: their current values are used"
     if known.drivers:
         yield f"driver: it ran with {', '.join(known.drivers)}; `causeway compare` shows the present one"
 

@@ -75,7 +75,7 @@ def log_in(node: str, command: Sequence[str]) -> int:
 
 
 WAITS = "until [ -e /causeway/left ]; do sleep 1; done"
-"""What a shell's run does: the runtime writes that file when the person leaves (``runtime.converse``)."""
+"""The command of a shell's run: the runtime writes that file when the user leaves (``runtime.converse``)."""
 
 
 def _enter(

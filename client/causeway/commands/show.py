@@ -17,9 +17,9 @@ from causeway.series import Metric, Usage, finite, sparkline
 from causeway.units import format_duration, format_size
 
 _WIDTH = 40
-"""Of a chart."""
+"""Width of a chart in characters."""
 _MOST = 12
-"""Metrics, and 5 checkpoints, that are shown; all are in JSON."""
+"""Maximum number of metrics shown (of checkpoints: 5); JSON has all."""
 _CHECKPOINTS = 5
 
 
@@ -80,7 +80,7 @@ def _facts(known: Known) -> Iterator[tuple[str, str]]:
     yield "job", _pairs(fields_of(known.job))
     yield "ran for", format_duration(known.seconds) if known.seconds else ""
     yield "restarts", str(known.restarts) if known.restarts else ""
-    yield "cost", f"${known.cost:,.2f}" if known.cost else "" if known.cost == 0 else "not known"
+    yield "cost", f"${known.cost:,.2f}" if known.cost else "" if known.cost == 0 else "unknown"
     yield "continues", ", ".join(known.continues)
     if known.packages:
         yield (

@@ -44,7 +44,7 @@ _Given = TypeVar("_Given")
 _Made = TypeVar("_Made")
 _SHARED = ("name", "group", "code", "python")
 _SHOWN = 20
-"""Of many runs, so many are listed for a person."""
+"""Maximum number of runs listed for people."""
 
 
 def run_in_cluster(

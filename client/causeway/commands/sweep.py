@@ -36,12 +36,13 @@ from causeway.tracking.sending import AwayError
 from causeway.tracking.writes import CREATE
 
 _LONGEST_NAME = 36
-"""Of a search's job: pods of its trials have the names of both numbers, and 63 characters at most."""
+"""Of the job's name in a search: names of its trials' pods contain both numbers, and have at most 63
+characters."""
 _AT_ONCE = 8
 _ANSWERS = 60.0
-"""Seconds that a person waits for MLflow: its first answer takes long where it, or this laptop, is busy."""
+"""Seconds to wait for MLflow: its first answer is slow if it, or this laptop, is busy."""
 _PATIENCE = 60.0
-"""Seconds for a conductor to end."""
+"""Seconds to wait for a conductor to end."""
 
 
 class Searches:
@@ -51,7 +52,7 @@ class Searches:
         """Raises CausewayError if the cluster has no MLflow, which records searches."""
         self.cluster = cluster
         self.again = "causeway rerun" + (f" --group {group}" if group else "")
-        """What repeats a trial."""
+        """The command that repeats a trial."""
         self.namespace = cluster.namespace(group)
         if cluster.offer.tracking is None:
             raise CausewayError(
@@ -159,7 +160,9 @@ def loaded_search(file: str, options: Mapping[str, Any], parameters: Mapping[str
     loaded = load(Path(file), options, parameters)
     job = loaded.job
     if job.sweep is None:
-        hint = "write sweep: {parameters: …, metric: …, trials: …}; causeway run runs it as it is"
+        hint = (
+            "write sweep: {parameters: …, metric: …, trials: …}; causeway run runs the job without a search"
+        )
         raise InputError([Problem(file, "sweep", "is missing", hint)])
     if len(job.name) > _LONGEST_NAME:
         what = f"{job.name} is longer than {_LONGEST_NAME} characters, and names of trials are longer"
@@ -274,7 +277,7 @@ def _go_on(name: str, group: str | None, trials: int | None, *, as_json: bool) -
     order = Order.of(whole)
     sweep = order.engine(whole).sweep
     if trials is not None and trials <= sweep.trials:
-        raise InputError([Problem("--trials", "", f"{trials}: {name} may have {sweep.trials} already")])
+        raise InputError([Problem("--trials", "", f"{trials}: {name} already allows {sweep.trials}")])
     if trials is None and whole.state == "done":
         raise CausewayError(
             f"{name} is done: {whole.reason}; causeway sweep extend {name} --trials {2 * sweep.trials}"

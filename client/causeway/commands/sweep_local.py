@@ -34,7 +34,7 @@ from causeway.workers import workers_of
 
 _PAUSE = 0.2
 _EVERY = "CAUSEWAY_SWEEP_EVERY"
-"""Variable with the seconds between two rounds, as of a conductor in the cluster."""
+"""Environment variable: seconds between two rounds, as for a conductor in the cluster."""
 
 
 def sweep_local(loaded: LoadedJob, on: Sequence[str], *, allow_secrets: bool, as_json: bool) -> int:
@@ -187,7 +187,7 @@ def resume_local(name: str, trials: int | None, *, as_json: bool) -> int:
     bench = _bench(folder)
     limit = bench.engine().sweep.trials
     if trials is not None and trials <= limit:
-        raise InputError([Problem("--trials", "", f"{trials}: {name} may have {limit} already")])
+        raise InputError([Problem("--trials", "", f"{trials}: {name} already allows {limit}")])
     if trials is None and search_record(folder)["state"] == "done":
         raise CausewayError(f"{name} is done; {_command(folder, 'extend')} --trials {2 * limit}")
     secret = secrets_of(LoadedJob(bench.job, folder)) if search_record(folder)["on"] else {}

@@ -18,7 +18,7 @@ from causeway.commands.sweep_results import Found
 _WIDTH, _HEIGHT = 80, 9
 _MARGIN = 2
 _NARROWEST = 12
-"""Columns from one axis to the next: their marks have to be readable."""
+"""Minimum number of columns between two axes, so that their labels are readable."""
 _RANKS = 9
 
 

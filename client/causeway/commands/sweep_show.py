@@ -23,7 +23,7 @@ from causeway.units import format_duration
 
 _ROWS = 20
 _EVERY = 10.0
-"""Seconds between two looks of ``--watch``."""
+"""Seconds between two updates of ``--watch``."""
 
 
 def show(look: Callable[[], Found], *, everything: bool, watch: bool, page: str | None, as_json: bool) -> int:

@@ -11,9 +11,9 @@ from rich.text import Text
 
 _BETWEEN = "  "
 _GOES_FIRST = ("BY", "RESTARTS", "COST", "GPUS", "SAVED", "ON", "FOR")
-"""Columns that are left out where a table is too wide, in that order."""
+"""Columns that are dropped if a table is too wide, in this order."""
 _ENOUGH, _LEAST = 24, 8
-"""Characters that a column keeps before others are left out, and at all."""
+"""Width that a column keeps until others have been dropped, and minimum width."""
 
 
 def show_table(

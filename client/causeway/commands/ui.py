@@ -27,9 +27,9 @@ from causeway.tracking.sending import AwayError
 from causeway.tracking.tracked import send_left
 
 _PATIENCE = 60.0
-"""Seconds for an answer to begin."""
+"""Seconds to wait for the beginning of an answer."""
 _IDLE = 2.0
-"""Seconds after which a connection is not used again: servers close theirs after five (uvicorn)."""
+"""Seconds after which a connection is not reused: servers close idle ones after five (uvicorn)."""
 
 _HINT = "; pip install 'causeway-client[tracking]'"
 
@@ -80,7 +80,7 @@ def ui_local(run: str | None, port: int) -> int:
     words = here.server(database, port, own=own)
     # None of its job runners is used, and each would be a process.
     os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
-    print(f"http://localhost:{port} shows {database} has, of this machine, until Ctrl-C", flush=True)
+    print(f"http://localhost:{port} shows runs of this machine ({database}) until Ctrl-C", flush=True)
     try:
         os.execvp(words[0], words)  # noqa: S606
     except FileNotFoundError:

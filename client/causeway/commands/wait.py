@@ -17,7 +17,7 @@ from causeway.commands.following import ENDED, may_pass
 from causeway.errors import DetachedError, UnreachableError
 
 _PAUSE, _LONGEST_PAUSE = 2.0, 60.0
-"""Seconds between two looks, and at most between two tries of one."""
+"""Seconds between two polls, and the maximum between two retries."""
 
 
 def wait(names: Sequence[str], group: str | None, *, as_json: bool) -> int:

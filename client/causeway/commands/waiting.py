@@ -14,7 +14,7 @@ from causeway.cluster.runs import Run
 from causeway.job import Job
 
 WAITS = ("queued", "starting")
-"""States of a run that has no machines, or not all of them."""
+"""States of a run that does not have all of its machines."""
 
 
 @dataclass(frozen=True)

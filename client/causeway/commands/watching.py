@@ -26,11 +26,11 @@ from causeway.units import format_duration
 
 _UTC = timezone.utc
 _EVERY = 2.0
-"""Seconds between two looks of ``ps --watch``."""
+"""Seconds between two updates of ``ps --watch``."""
 _SAVED_EVERY = 15.0
-"""Seconds between two looks for checkpoints."""
+"""Seconds between two checks for checkpoints."""
 _LEAST = 0.01
-"""USD of a transfer that is worth a line."""
+"""Transfers that cost less, in USD, are not shown."""
 
 
 def ps(group: str | None, search: str | None = None, *, watch: bool, as_json: bool) -> int:

@@ -18,7 +18,7 @@ from causeway.machines.worker import boot, start_folder
 
 _PAUSE = 1.0
 _OWN = ("TERM", "SSH_AUTH_SOCK", "SSH_TTY")
-"""Variables of the login that are its own."""
+"""Variables that keep the login's values."""
 
 
 def main(run: Path, worker: str, words: list[str]) -> int:

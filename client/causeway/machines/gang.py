@@ -23,13 +23,13 @@ from typing import Any
 from causeway.runtime import STOPPED
 
 _LONGEST = 1 << 16
-"""Bytes of a message: a worker's status has 4 KB."""
+"""Maximum size of a message in bytes: a worker's status has 4 KB."""
 CONNECT = 120
-"""Seconds in which all have found one another."""
+"""Seconds in which all workers have to connect."""
 _IN_USE = 5
-"""Seconds in which the port of the run has to become free."""
+"""Seconds in which the run's port has to become free."""
 _ANSWERS = 5
-"""Seconds in which the first one says what time it is; it looks at its connections every 0.2 s."""
+"""Seconds to wait for the first worker's clock; it reads its connections every 0.2 s."""
 
 
 class Line:
@@ -178,11 +178,11 @@ class Leader:
         """How the run ended: ``done``, ``failed``, ``stopped``, ``timed-out``."""
         self.reason = ""
         self.ended: dict[str, dict[str, Any]] = {}
-        """How workers ended; their times are by our clock."""
+        """How workers ended, with times by our clock."""
         self.ready: dict[str, bool] = {}
         """Worker → whether it could take its GPUs (``waiting``)."""
         self.taken: dict[str, tuple[int, bool]] = {}
-        """Worker → in which round it was asked to, and whether it did."""
+        """Worker → the round in which it was asked to, and whether it did."""
         self._machines = workers
         self._decides = decides
         self._token = token

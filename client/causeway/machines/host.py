@@ -38,11 +38,11 @@ from causeway.storage import Folder
 
 _CHUNK = 1 << 20
 _ROOM = 64 << 20
-"""Bytes that have to be free beside what is sent."""
+"""Bytes that have to be free in addition to what is sent."""
 _LEASED = 60
 """Seconds for all workers of this machine to lease their GPUs."""
 _SETTLES = 30
-"""Seconds beside ``grace`` that a worker's unit has to end: for its last checkpoint."""
+"""Seconds in addition to ``grace`` that a worker's unit has to end: for its last checkpoint."""
 _MOMENT = 3
 """Seconds for a worker whose turn it is to get its GPUs."""
 _PAUSE = 0.2
@@ -360,7 +360,7 @@ class Host:
     # Inspect
 
     def _status(self) -> None:
-        """Answer with the records of the named runs, or of all, and the state of their workers on this machine."""
+        """Answer with the records of the named runs, or of all, and the state of their workers here."""
         wanted = self._request["runs"]
         paths = [self._runs / name for name in wanted] if wanted else sorted(self._runs.iterdir())
         _say(runs=[self._known(path) for path in paths if _read(path / "run.json")],
@@ -447,8 +447,8 @@ class Host:
         _say(parts=[part.text() for part in parts_in(Folder(self._run / "kept"))])
 
     def _left(self) -> None:
-        """Answer with what a run has left here: for each worker the ends of its reports and usage, its installed
-        packages, its checkpoints, and how long its starts ran."""
+        """Answer with what a run has left here: for each worker the ends of its reports and usage, its
+        installed packages, its checkpoints, and how long its starts ran."""
         record, texts = _read(self._run / "run.json"), {}
         for name in self._request["workers"]:
             place = Place(self._run, record["workers"][name]["role"], record["workers"][name]["rank"])

@@ -18,7 +18,7 @@ MODULES = (
     "machines/worker.py", "machines/entering.py", "machines/tickets.py", "machines/waiting.py",
     "machines/reserving.py",
 )  # fmt: skip
-"""Those need Python 3.9 and nothing else."""
+"""These modules need Python 3.9 and nothing else."""
 _MAIN = """\
 import os
 import sys
@@ -70,9 +70,9 @@ from causeway.machines import host
 sys.exit(host.main(kit, verb, json.loads(sys.stdin.buffer.readline()), sys.stdin.buffer))
 """
 MARK = b"\0causeway\n"
-"""What comes before an answer; what a login shell writes may come before that."""
+"""Marks the beginning of an answer; the output of a login shell may precede it."""
 MARK_OF_PRINTF = "\\0causeway\\n"
-"""The same for printf(1)."""
+"""The same mark for printf(1)."""
 
 
 @cache

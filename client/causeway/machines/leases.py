@@ -29,7 +29,7 @@ from causeway.errors import CausewayError
 
 _SHARED = (Path("/run/lock"), Path("/tmp"))  # noqa: S108  # a machine has the first, or everybody the second
 _TRIES, _PAUSE = 20, 0.1
-"""A look at a lease holds it for a moment."""
+"""Retries, since checking a lease locks it for a moment."""
 
 
 @dataclass(frozen=True)

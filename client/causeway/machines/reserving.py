@@ -22,7 +22,7 @@ from causeway.machines.leases import Leases
 STATUS = "status.json"
 _PAUSE = 1.0
 _KEEPS = 3600
-"""Seconds between two marks for what clears folders of temporary files."""
+"""Seconds between two updates of access times, for cleaners of temporary files."""
 
 
 def main(folder: Path) -> int:

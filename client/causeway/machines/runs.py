@@ -37,7 +37,7 @@ from causeway.workers import (
 )
 
 PRIORITIES = {"low": -1, "high": 1}
-"""Of a job on machines; others are in between."""
+"""Priorities of jobs on machines; any other is 0."""
 
 
 @dataclass(frozen=True)

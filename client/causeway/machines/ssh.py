@@ -223,7 +223,7 @@ def _wrong(name: str) -> Problem | None:
     """Return what is wrong with a machine's name."""
     if is_machine(name):
         return None
-    return Problem("--on", repr(name), "not a name of a machine", "--on titan-01,titan-02")
+    return Problem("--on", repr(name), "not a machine name", "--on titan-01,titan-02")
 
 
 def at_once(hosts: Sequence[Host], ask: Callable[[Host], _T]) -> dict[str, _T]:

@@ -14,7 +14,7 @@ _RESULTS = {
     "timeout": "it did not exit within `grace`, and was killed",
     "signal": "its process was killed on {host}",
 }
-"""systemd's word for how a unit ended (systemd.service(5), ``Result``), or ours."""
+"""systemd's result of a unit (systemd.service(5), ``Result``), or ours → its explanation."""
 
 
 @dataclass(frozen=True)

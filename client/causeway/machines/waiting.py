@@ -19,9 +19,9 @@ from causeway.machines.leases import Gpu, Leases
 from causeway.machines.tickets import Ticket
 
 _LOOKS = 2.0
-"""Seconds between two looks at what is free."""
+"""Seconds between two checks for free GPUs."""
 _TAKES = 60.0
-"""Seconds in which all take theirs."""
+"""Seconds in which all workers have to lease theirs."""
 
 
 class Turn:
@@ -36,7 +36,7 @@ class Turn:
         self._leases = held
         self._look_at = 0.0
         self.said: dict[str, Any] = {"ready": False, "place": 0, "behind": "", "why": ""}
-        """``place`` in the queue, ``behind`` whom, ``why`` it waits though it is the first."""
+        """``place`` in the queue, ``behind`` whom, ``why`` it is waiting although it is the first."""
 
     def look(self) -> bool:
         """Whether its GPUs were free, and it was first in the queue, at the last check. Raises
@@ -91,7 +91,7 @@ class First:
         self._round = 0
         self._again = 0.0
         self._until: float | None = None
-        """While the others take theirs."""
+        """Deadline while the others lease theirs."""
 
     def step(self) -> bool:
         """Do one step; return whether all have their GPUs."""

@@ -35,11 +35,12 @@ from causeway.runtime import LINES, NEVER_WORKS, STOPPED
 from causeway.saving import alive_until
 
 PACKAGES = "packages.json"
-"""In the run's folder: what was installed for ``python:``."""
+"""File in the run's folder: the packages installed for ``python:``."""
 _PATIENCE = 180
-"""Seconds that it keeps GPUs for workers that are not started yet. A laptop may go away meanwhile."""
+"""Seconds for which it keeps GPUs for workers that have not started yet. A laptop may disconnect
+meanwhile."""
 DISK_FULL = 74
-"""Exit code (sysexits(3), EX_IOERR) of a worker that could not write down how it ended."""
+"""Exit code (sysexits(3), EX_IOERR) of a worker that could not record how it ended."""
 _PAUSE = 0.2
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SIOCGIFADDR = 0x8915
@@ -174,7 +175,7 @@ class Worker:
         self._asked = asked
         self._place = Place(run, self._own["role"], self._own["rank"])
         self._asks = ""
-        """Who wanted it to end: ``person``, ``system``, ``peer``."""
+        """Who asked it to end: ``person``, ``system``, ``peer``."""
 
     def run(self, folder: Path, gpus: Sequence[Gpu] | Turn) -> dict[str, Any]:
         """Run it to its end; return how it ended. ``gpus``: its GPUs, or how it gets them."""

@@ -48,7 +48,7 @@ def notes(sweep: Sweep) -> Iterator[str]:
     if sweep.sampler in ("gp", "cmaes") and nested:
         yield f"{sweep.sampler} draws {', '.join(nested)} at random, as not every trial has them"
     if sweep.sampler == "gp" and stop.rule != "none":
-        yield "gp learns from trials that were not stopped alone; tpe and cmaes from all"
+        yield "gp learns only from trials that were not stopped; tpe and cmaes learn from all"
 
 
 def _roots(tree: Tree) -> set[str]:

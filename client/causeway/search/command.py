@@ -8,7 +8,7 @@ from causeway.search.fields import plain
 from causeway.search.trials import Parameters
 
 ALL = "parameters"
-"""As ``{parameters}``: all of a trial, as JSON."""
+"""``{parameters}``: all parameters of a trial as JSON."""
 
 
 def texts(parameters: Parameters) -> dict[str, str]:

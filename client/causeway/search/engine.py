@@ -51,8 +51,8 @@ class Engine:
         return self._last(trials)
 
     def judge(self, trials: Sequence[Trial]) -> tuple[Decision, ...]:
-        """Return decisions on running trials, by number, then step: one for each rung that was reached and not
-        recorded as judged. The last one for a trial may be to pause or stop it."""
+        """Return decisions on running trials, by number, then step: one for each rung that was reached and
+        not recorded as judged. The last one for a trial may be to pause or stop it."""
         return tuple(rules.judged(self.sweep, trials))
 
     def end(self, trials: Sequence[Trial]) -> End | None:

@@ -24,9 +24,9 @@ from causeway.part import Part
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 RUNGS = ("asha", "hyperband")
-"""Rules that let a share of trials pass at a few steps, the rungs."""
+"""Rules that let a share of trials continue at a few steps, the rungs."""
 FACTOR = 3
-"""Of these, where none is set."""
+"""The default factor of these rules."""
 
 
 def _name(text: str) -> str:
@@ -195,7 +195,7 @@ Parameter = TypeAliasType(
         Discriminator(_form),
     ],
 )
-"""What the values of a parameter may be."""
+"""The forms of a parameter's values."""
 Branch: TypeAlias = dict[str, dict[Name, Parameter]]
 Choice: TypeAlias = Annotated[
     Annotated[Plain, Tag("form:plain")] | Annotated[Branch, AfterValidator(_one_key), Tag("form:branch")],
@@ -234,7 +234,7 @@ class Stop(Part):
                 f"{self.rule} needs max, the steps of a whole trial: {{rule: {self.rule}, max: 27}}"
             )
         if not rungs and (self.max or self.factor):
-            raise ValueError(f"max and factor are of {' and '.join(RUNGS)}, not of {self.rule}")
+            raise ValueError(f"max and factor are for {' and '.join(RUNGS)}, not for {self.rule}")
         if self.max is not None and self.min >= self.max:
             raise ValueError(f"min {self.min} has to be less than max {self.max}")
         return self

@@ -20,11 +20,11 @@ from causeway.search.space import Dimension, Key, drawn, key, nth, paths, roots,
 from causeway.search.trials import Parameters, Trial, Value
 
 _SHUFFLED = 100_000
-"""Up to so many combinations their order is a shuffled list."""
+"""Maximum number of combinations that are shuffled as a list."""
 _ATTEMPTS = 20
-"""At a combination that no trial has, before one is taken at random."""
+"""Attempts to find an untried combination before one is drawn at random."""
 _FIRST = 10
-"""So many trials are drawn at random before a sampler that learns begins."""
+"""Number of trials drawn at random before a learning sampler begins."""
 
 
 def proposed(sweep: Sweep, number: int, trials: Sequence[Trial]) -> Parameters | None:
@@ -145,4 +145,4 @@ def _point(sweep: Sweep, axes: Sequence[Dimension], trial: Trial) -> list[float]
 
 _Sampler: TypeAlias = Callable[[Sweep, random.Random, Sequence[Trial]], dict[str, Value]]
 _SAMPLERS: Final[Mapping[str, _Sampler]] = MappingProxyType({"tpe": _tpe, "gp": _gp, "cmaes": _cmaes})
-"""Those that learn."""
+"""The samplers that learn."""

@@ -18,9 +18,9 @@ from causeway.search.trials import Parameters, Value
 Range: TypeAlias = LogRange | IntRange | FloatRange
 Values: TypeAlias = Range | Sequence[Value | Mapping[str, "Tree"]]
 Tree: TypeAlias = Mapping[str, Values]
-"""Name → its values, as ``Sweep.parameters`` has them."""
+"""Name → its values, as in ``Sweep.parameters``."""
 _DIGITS = 6
-"""Of a number that is drawn: more would only be hard to read."""
+"""Significant digits of a drawn number: more would only be hard to read."""
 
 
 @dataclass(frozen=True)

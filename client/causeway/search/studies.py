@@ -20,7 +20,7 @@ from causeway.search.space import Dimension, paths, walk
 from causeway.search.trials import Trial, Value
 
 _FEWEST = 4
-"""Trials from which importance is computed."""
+"""Minimum number of trials for importance."""
 
 
 def needed(what: str, *modules: str) -> None:

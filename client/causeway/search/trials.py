@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 
 Value: TypeAlias = bool | int | float | str
 Parameters: TypeAlias = Mapping[str, Value]
-"""By name, those of the chosen branches included."""
+"""Values by name, including those of the chosen branches."""
 State: TypeAlias = Literal["running", "done", "paused", "stopped", "failed"]
-"""``running``: it has a run that has not ended, be it in a queue or preempted. ``done``: its program ended by
-itself. ``paused``: stopped at a rung, and may be resumed. ``stopped``: for good, by a rule or a person."""
+"""``running``: its run has not ended; it may be queued or preempted. ``done``: its program ended by itself.
+``paused``: stopped at a rung; it may be resumed. ``stopped``: permanently, by a rule or a user."""
 
 
 @dataclass(frozen=True)

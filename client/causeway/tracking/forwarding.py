@@ -10,13 +10,13 @@ from io import BufferedIOBase
 from typing import Any
 
 AWAY = (OSError, HTTPException)
-"""What a server that does not answer raises."""
+"""Errors raised if a server does not answer."""
 UNAVAILABLE = 424
-"""The status of what can't be done without the server: one that MLflow's client does not try again, for
-minutes, before it says so (``mlflow.utils.request_utils``)."""
+"""Status of a request that cannot be served without the server. MLflow's client would retry others for
+minutes before it reports an error (``mlflow.utils.request_utils``)."""
 _PIECE = 1 << 16
 _LONGEST = 1 << 26
-"""Bytes of a body that is read as a whole."""
+"""Maximum size in bytes of a body that is kept in memory."""
 _HOP_BY_HOP = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade",

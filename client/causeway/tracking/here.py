@@ -15,12 +15,12 @@ from causeway.tracking.spool import read_json
 
 DATABASE, ARTIFACTS = "mlflow.db", "artifacts"
 PROGRAMS = "programs.db"
-"""What programs are given in place of ``DATABASE`` where we made that, and it is not known that they have the
-same MLflow: one of another version fails at it."""
+"""Used by programs instead of a ``DATABASE`` that we created, if their MLflow may be of another version,
+which would fail to open it."""
 RECORDS = "records.db"
-"""What we record in, in place of ``DATABASE``, where a program made that with another MLflow."""
+"""Used by us instead of a ``DATABASE`` that a program created with another version of MLflow."""
 OURS = "made.json"
-"""Beside a ``DATABASE`` that we made: ``version``, that of MLflow."""
+"""File beside a ``DATABASE`` that we created: ``version`` of MLflow."""
 
 
 def environment(job: Job, folder: Path, given: Mapping[str, str]) -> dict[str, str]:

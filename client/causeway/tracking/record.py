@@ -13,12 +13,12 @@ from causeway.reported import Report
 from causeway.tracking.writes import BATCH, CREATE
 
 OURS = "causeway."
-"""What our tags begin with."""
+"""Prefix of our tags."""
 CHECKPOINT = f"{OURS}checkpoint"
-"""Tag: the name of the last one that the store has whole, of the worker that logs."""
+"""Tag: name of the last checkpoint of the logging worker that is complete in the store."""
 LONGEST, LONGEST_TAG = 6000, 5000
-"""The longest values of parameters and tags, in characters. MLflow takes 6,000 and 8,000
-(``mlflow.utils.validation``), and older databases 5,000 of a tag."""
+"""Maximum length of parameters and tags in characters. MLflow accepts 6,000 and 8,000
+(``mlflow.utils.validation``), older databases only 5,000 for a tag."""
 _NAME = re.compile(r"[/\w.\- :]+")
 _LONGEST_NAME = 250
 _MIB = 2**20 / 1e6

@@ -24,13 +24,13 @@ from causeway.tracking.writes import CREATE, ID, alias_of, entry_of, experiment_
 
 PORT = 5757
 OTHERS = "/others"
-"""What the address of ranks ends with that do not log: what they write is answered and left."""
+"""Suffix of the URL for ranks that do not log: their writes are answered and dropped."""
 _PREFIXES = ("/api/2.0/mlflow/", "/ajax-api/2.0/mlflow/")
 _START = 5.0
-"""Seconds that a program which starts waits for the server."""
+"""Seconds that a starting program waits for the server."""
 _STREAM = 60.0
 _SEEN = 100
-"""Runs whose last answer is remembered."""
+"""Number of runs whose last answer is remembered."""
 _AWAY = "the cluster's MLflow does not answer"
 _BY_NAME, _BY_ID, _NEW = "experiments/get-by-name", "experiments/get", "experiments/create"
 
@@ -51,10 +51,10 @@ class Relay:
         names.experiment(experiment, self.experiment)
         self._started: dict[str, Any] = {alias: run_answer(alias, self.experiment, name)}
         self.chosen: str | None = None
-        """The experiment that the program has asked for, by its id."""
+        """The id of the experiment that the program has requested."""
         self.seen: dict[str, Any] = {}
-        """The server's id of a run → what it answered about it last. At the end of a run MLflow's client asks
-        again, and a program does not fail for that while the server is away."""
+        """The server's id of a run → its last answer about it. MLflow's client asks again at the end of a
+        run, and the program must not fail if the server is away then."""
 
     def create(self, body: Mapping[str, Any], *, kept: bool = True) -> dict[str, Any]:
         """Return the answer for a run that is created once the server is available. ``kept``: False if it
@@ -248,7 +248,7 @@ class _Handler(Forwarded):
 
 
 _AT_START = ("runs/get", CREATE, _BY_NAME, _BY_ID, _NEW)
-"""What programs begin with: they go on without the server."""
+"""Requests that programs start with: they continue without the server."""
 _LOOKED_AT = ("runs/get", _BY_NAME, _NEW)
 
 

@@ -28,7 +28,7 @@ from causeway.tracking.writes import BATCH, CREATE, ID
 
 SWEEP = f"{OURS}sweep"
 STATES = ("running", "resumed", "stopped", "done", "failed")
-"""``resumed``: after ``stopped``; trials that were stopped with it are to go on."""
+"""``resumed`` follows ``stopped``: trials that were stopped with the search should continue."""
 _STATE, _REASON, _TRIALS, _SINCE, _SUMMARY = (
     f"{SWEEP}.{name}" for name in ("state", "reason", "trials", "since", "summary")
 )
@@ -36,11 +36,11 @@ _ORDER = f"{SWEEP}.order."
 _TRIAL = f"{OURS}trial"
 _PARENT = "mlflow.parentRunId"
 _AT_ONCE = 100
-"""Runs whose metrics one request asks for (MLflow, ``MAX_RUNS_GET_METRIC_HISTORY_BULK``)."""
+"""Number of runs whose metrics one request may ask for (MLflow, ``MAX_RUNS_GET_METRIC_HISTORY_BULK``)."""
 _POINTS = 2500
-"""The most of each that it answers with (``MAX_RESULTS_PER_RUN``); what is more is sampled."""
+"""Maximum number of points in an answer (``MAX_RESULTS_PER_RUN``); longer series are sampled."""
 _FOREVER = 2**53
-"""A step that none comes to."""
+"""A step that is never reached."""
 _PAGE = 1000
 _STATUS = {"running": "RUNNING", "resumed": "RUNNING", "stopped": "KILLED", "done": "FINISHED",
            "failed": "FAILED"}  # fmt: skip

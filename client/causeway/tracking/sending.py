@@ -20,17 +20,17 @@ API = "/api/2.0/mlflow"
 WORKSPACE = "X-MLFLOW-WORKSPACE"
 """Header: ``mlflow.utils.workspace_utils.WORKSPACE_HEADER_NAME``."""
 _KIND = "custom_model_development"
-"""Which pages MLflow shows for an experiment: those of training, and not those of language models."""
+"""Determines MLflow's pages for an experiment: those of training, not those of language models."""
 EVERY = 5.0
-"""Seconds in which writes are gathered: a request or two each."""
+"""Seconds for which writes are gathered into one or two requests."""
 _TIMEOUT = 15.0
 _PATIENCE = 5.0
 _SHY = 10.0
-"""Seconds for which a server that did not answer is not asked again for a program that waits."""
+"""Seconds after a failure during which requests that a program waits for are not tried."""
 _LONGEST = 60.0
-"""The longest wait between two tries."""
+"""Maximum seconds between two retries."""
 _AT_ONCE = 5000
-"""Entries."""
+"""Maximum number of entries in one batch."""
 
 
 class AwayError(Exception):

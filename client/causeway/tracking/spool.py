@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 _LONGEST = 4 << 20
-"""Bytes after which another file is begun."""
+"""Size in bytes at which a new file begins."""
 
 Position = tuple[int, int]
-"""Number of a file, bytes in it."""
+"""Number of a file, and the offset in it."""
 
 
 class Spool:

@@ -37,13 +37,13 @@ from causeway.tracking.spool import Names, Spool, read_json, write_json
 from causeway.tracking.writes import CREATE, ID
 
 _LAST = 20.0
-"""Seconds in which the rest is sent at the end. Longer, and a server that is away would hold GPUs."""
+"""Seconds in which the rest is sent at the end. With more, a server that is away would keep GPUs occupied."""
 _LATELY = 120.0
-"""Seconds: a server that has been away for longer is not waited for."""
+"""In seconds: a server that has been away for longer is not waited for."""
 _OFTEN = 60.0
-"""Seconds between two looks at what is unsent, and at the cost."""
+"""Seconds between two checks of what is unsent, and of the cost."""
 _left_out: set[str] = set()
-"""Names of metrics, each said once."""
+"""Names of metrics that were reported once."""
 _STATE, _UNSENT, _STARTED = "tracking.json", ".unsent/", "started.json"
 
 
@@ -78,12 +78,12 @@ class Tracked:
         self._relay = Relay(self._server, self._outbox, self._names, self._run, record.run, record.experiment)
         self._began = time.time()
         self._before: float | None = None
-        """Seconds of earlier starts; None while the store was not asked."""
+        """Run time of earlier starts in seconds; None until the store has been read."""
         self._key = f"{record.run}/{self._began:.0f}-{record.worker}.jsonl"
         self._starts: dict[str, float] = {}
-        """Of the run → seconds."""
+        """Start of the run → its run time in seconds."""
         self._kept: Any = None
-        """What of the spool is in the store."""
+        """The part of the spool that is in the store."""
         self._due = 0.0
         self._checkpoint = ""
         self._image = ""

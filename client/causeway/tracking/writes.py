@@ -15,9 +15,9 @@ from typing import Any
 from causeway.tracking.spool import artifacts_of
 
 ID = "causeway.id"
-"""Tag: what programs know a run by."""
+"""Tag: the name by which programs know a run."""
 _METRICS, _OTHERS = 1000, 100
-"""The most of a request (MLflow, REST API, "Log Batch")."""
+"""Maximum number in a request (MLflow, REST API, "Log Batch")."""
 _ONE = {"runs/log-metric": "metrics", "runs/log-parameter": "params", "runs/set-tag": "tags"}
 _KEPT = ("runs/update", "runs/delete-tag", "runs/log-inputs", "runs/log-model")
 BATCH = "runs/log-batch"
