@@ -22,7 +22,7 @@ def meant_one_of(word: str, known: Collection[str]) -> str:
     """The nearest of the known words, else what words there are."""
     if near := nearest(word, known):
         return meant(near)
-    return f"there are {listed(sorted(known), most=8)}" if known else "there are none"
+    return f"available: {listed(sorted(known), most=8)}" if known else "none are defined"
 
 
 def listed(words: Iterable[str], most: int = 5) -> str:

@@ -167,7 +167,7 @@ def apply(
 @command("destroy", "planning:destroy")
 def destroy(
     env: Env = "",
-    confirm: Annotated[str, "the environment's name, for where nobody can be asked"] = "",
+    confirm: Annotated[str, "the environment's name, to confirm without a terminal"] = "",
     rehearse: Rehearse = False,
 ) -> None:
     """Destroy everything of an environment, once its name was typed.
@@ -363,9 +363,9 @@ def enroll(
         str,
         "the account that a bare machine has, and its address where DNS does not know it: ubuntu@10.200.0.11",
     ] = "",
-    fingerprint: Annotated[str, "its host key's SHA256 fingerprint, where nobody can be asked"] = "",
+    fingerprint: Annotated[str, "its host key's SHA256 fingerprint, to confirm without a terminal"] = "",
     force: Annotated[bool, "also a machine that is not the one the spec means"] = False,
-    converge: Annotated[bool, "converge it at once"] = False,
+    converge: Annotated[bool, "converge it immediately"] = False,
 ) -> None:
     """Onboard a bare machine: remember its host key, compare it with the spec, install what a converge needs.
 
@@ -449,7 +449,7 @@ def vpn_profile(
         str, "WireGuard: the public key that the device made, so that no private one leaves it"
     ] = "",
     qr: Annotated[bool, "WireGuard: also show the profile as a QR code, for a phone"] = False,
-    push: Annotated[bool, "WireGuard: update the servers at once"] = True,
+    push: Annotated[bool, "WireGuard: update the servers immediately"] = True,
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
@@ -486,7 +486,7 @@ def vpn_revoke(
     env: Env = "",
     device: Annotated[str, "only this device's (first: the user's first)"] = "",
     reason: Annotated[str, "as RFC 5280 has it: keyCompromise, cessationOfOperation…"] = "unspecified",
-    push: Annotated[bool, "update the servers at once, and cut the user's connections"] = True,
+    push: Annotated[bool, "update the servers immediately, and close the user's connections"] = True,
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
@@ -500,8 +500,8 @@ def vpn_revoke(
 def vpn_renew(
     env: Env = "",
     user: Annotated[str, "whose certificate; all that ends soon without"] = "",
-    device: Annotated[str, "of which device (default: the first)"] = "",
-    revoke: Annotated[bool, "the old one is revoked at once, for a key that was lost"] = False,
+    device: Annotated[str, "the device (default: the first)"] = "",
+    revoke: Annotated[bool, "revoke the old one immediately, for a lost key"] = False,
     authority: Annotated[bool, "a new intermediate authority; asks for the root's passphrase"] = False,
     json: Json = False,
     rehearse: Rehearse = False,
@@ -574,11 +574,11 @@ def cluster_status(env: Env = "", json: Json = False, rehearse: Rehearse = False
 def cluster_upgrade(
     to: Annotated[str, "the minor, as the spec has it: 1.37"] = "",
     env: Env = "",
-    plan: Annotated[bool, "only say what would be done, and what stands in the way"] = False,
+    plan: Annotated[bool, "only show what would be done, and what prevents it"] = False,
     yes: Yes = False,
     pools: Annotated[bool, "pools in the cloud too, by an instance refresh each"] = True,
-    force: Annotated[bool, "although something stands in the way"] = False,
-    gate: Annotated[int, "seconds that the cluster has after each step until it is as well as before"] = 300,
+    force: Annotated[bool, "even if something prevents it"] = False,
+    gate: Annotated[int, "seconds to wait after each step until the cluster is as healthy as before"] = 300,
     json: Json = False,
 ) -> None:
     """Bring the cluster to the spec's release, one machine at a time; stop when it is unhealthy.
@@ -594,7 +594,7 @@ def cluster_add_node(
     login: Annotated[
         str, "the account that a bare machine has, and its address where DNS does not know it"
     ] = "",
-    fingerprint: Annotated[str, "its host key's SHA256 fingerprint, where nobody can be asked"] = "",
+    fingerprint: Annotated[str, "its host key's SHA256 fingerprint, to confirm without a terminal"] = "",
     json: Json = False,
 ) -> None:
     """Make a machine a node: enroll it, converge it, wait until it is ready.

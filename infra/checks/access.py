@@ -88,7 +88,7 @@ def weak_key(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "make a new one: ssh-keygen -t ed25519")
 
 
-@check("ACC005", Level.WARNING, "An SSH key stands twice.")
+@check("ACC005", Level.WARNING, "An SSH key is listed twice.")
 def key_twice(facts: Facts) -> Iterator[Finding]:
     seen: dict[bytes, Path] = {}
     for path, line in _keys(facts):
@@ -159,7 +159,7 @@ def known_group(facts: Facts) -> Iterator[Finding]:
     known = facts.spec.access.groups
     for path, group in _groups(facts):
         if group not in known:
-            yield Finding(path, f"there is no group {group}", meant_one_of(group, known))
+            yield Finding(path, f"group {group} not found", meant_one_of(group, known))
 
 
 @check("ACC011", Level.ERROR, "A group is named twice in one list.")
@@ -180,7 +180,7 @@ def no_group(facts: Facts) -> Iterator[Finding]:
 
 
 def _there_are(names: Mapping[str, object]) -> str:
-    return f"there are {listed(sorted(names))}" if names else "there are none yet"
+    return f"available: {listed(sorted(names))}" if names else "there are none yet"
 
 
 @check("ACC013", Level.WARNING, "An address for warnings that is none.")
@@ -190,7 +190,7 @@ def email(facts: Facts) -> Iterator[Finding]:
             path = ("access", "users", login, "email")
             yield Finding(path, f"{user.email!r} is not an email address", "as in ada@lab.example")
         elif user.expires is not None and not user.email:
-            message = f"nobody tells {login} that access ends on {user.expires}"
+            message = f"{login} is not notified that access ends on {user.expires}"
             yield Finding(("access", "users", login, "expires"), message, "add 'email:'")
 
 
@@ -261,7 +261,7 @@ def door_image(facts: Facts) -> Iterator[Finding]:
     for single in _each_once(facts):
         inherited = single.path == ("access", "vpn") and facts.spec.access.vpn.image is None
         if single.image_name is not None and single.image_name not in images and not inherited:
-            message = f"there is no image {single.image_name}"
+            message = f"image {single.image_name} not found"
             hint = meant_one_of(single.image_name, images)
             yield Finding((*single.path, "image"), message, hint)
 
@@ -299,11 +299,11 @@ def single_offered(facts: Facts) -> Iterator[Finding]:
     for single in facts.singles:
         place = facts.places.get(single.site or "")
         if place is not None and single.type and regions.offered(single.type_name, place.region) == ():
-            message = f"AWS does not offer {single.type_name} in {place.region}, where {single.owner} stands"
+            message = f"AWS does not offer {single.type_name} in {place.region}, where {single.owner} is"
             yield Finding((*single.path, "instance_type"), message, "take a type that it has")
 
 
-@check("ACC020", Level.ERROR, "An SSH node stands at no region of the spec.", waivable=False)
+@check("ACC020", Level.ERROR, "An SSH node is in a region that the spec does not have.", waivable=False)
 def ssh_site(facts: Facts) -> Iterator[Finding]:
     for name, node in facts.spec.access.ssh_nodes.items():
         path: Path = ("access", "ssh_nodes", name)
@@ -311,7 +311,7 @@ def ssh_site(facts: Facts) -> Iterator[Finding]:
             message = f"{node.site} is not an AWS site of this spec"
             yield Finding((*path, "site"), message, meant_one_of(node.site, facts.places))
         elif not facts.places:
-            yield Finding(path, "there is not an AWS region for it to stand in", "add a region")
+            yield Finding(path, "the spec has no AWS region for it", "add a region")
 
 
 def _open(facts: Facts) -> Iterator[tuple[Path, IPv4Network]]:
@@ -356,11 +356,11 @@ def _servers(facts: Facts) -> Iterator[tuple[Path, str]]:
         yield ("access", "vpn", "servers", index), site
 
 
-@check("ACC024", Level.ERROR, "A VPN server stands at no site of the spec.", waivable=False)
+@check("ACC024", Level.ERROR, "A VPN server is at a site that the spec does not have.", waivable=False)
 def server_site(facts: Facts) -> Iterator[Finding]:
     for path, site in _servers(facts):
         if site not in facts.spec.sites:
-            yield Finding(path, f"there is no site {site}", meant_one_of(site, facts.spec.sites))
+            yield Finding(path, f"site {site} not found", meant_one_of(site, facts.spec.sites))
 
 
 @check("ACC025", Level.ERROR, "A VPN server at a physical site that can't have one.")
@@ -390,7 +390,7 @@ def server_twice(facts: Facts) -> Iterator[Finding]:
 def no_server(facts: Facts) -> Iterator[Finding]:
     users = [login for login, user in facts.spec.access.users.items() if user.vpn]
     if facts.spec.access.vpn.servers == () and users:
-        message = f"{listed(users)} may use the VPN, and there is no server"
+        message = f"{listed(users)} may use the VPN, but it has no server"
         yield Finding(("access", "vpn", "servers"), message, "name a site, or leave it out for the primary")
 
 

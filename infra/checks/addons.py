@@ -27,7 +27,7 @@ def known_addon(facts: Facts) -> Iterator[Finding]:
     for name in facts.spec.kubernetes.addons:
         if addons.find(name) is None:
             hint = meant_one_of(name, addons.names())
-            yield Finding(("kubernetes", "addons", name), f"there is no add-on {name}", hint)
+            yield Finding(("kubernetes", "addons", name), f"add-on {name} not found", hint)
 
 
 @check("ADD002", Level.ERROR, "An add-on is off that another needs.")
@@ -95,7 +95,7 @@ def pages_outside(facts: Facts) -> Iterator[Finding]:
     if not is_on(facts.spec, INGRESS) or not facts.places:
         return
     if domain != zone and not domain.endswith(f".{zone}"):
-        message = f"names in {domain} can't stand in the private zone {zone}"
+        message = f"names in {domain} can't be in the private zone {zone}"
         yield Finding(("access", "internal_domain"), message, f"take {zone}, or a name below it")
 
 

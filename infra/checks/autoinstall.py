@@ -10,7 +10,7 @@ from infra.checks.registry import Finding, check
 from infra.errors import Level, dotted
 
 
-@check("SITE025", Level.WARNING, "A card's driver is older than the kernels of the Ubuntu it is to run on.")
+@check("SITE025", Level.WARNING, "A GPU's driver is older than the kernels of its Ubuntu release.")
 def release_of_driver(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         branch = _driver(node)
@@ -59,7 +59,7 @@ def mac_of_seed(facts: Facts) -> Iterator[Finding]:
             yield Finding(("sites", name, "autoinstall"), message, "add 'mac:' to its nodes")
 
 
-@check("SITE028", Level.WARNING, "Nobody could enter a physical machine that was installed by its seed.")
+@check("SITE028", Level.WARNING, "Nobody could log in to a physical machine that is installed by its seed.")
 def someone_enters(facts: Facts) -> Iterator[Finding]:
     groups = facts.spec.access.groups
     seeded = any(site.autoinstall for site in facts.racks.values())

@@ -17,7 +17,7 @@ def spare_pool(facts: Facts) -> Iterator[Finding]:
     for name in facts.spec.autoscaler.spare:
         if name not in facts.spec.pools:
             path = ("autoscaler", "spare", name)
-            yield Finding(path, f"there is no pool {name}", meant_one_of(name, facts.spec.pools))
+            yield Finding(path, f"pool {name} not found", meant_one_of(name, facts.spec.pools))
 
 
 @check("AUT002", Level.ERROR, "More spare nodes than the pool may have, or fewer than none.")

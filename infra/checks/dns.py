@@ -101,7 +101,7 @@ def zone_id(facts: Facts) -> Iterator[Finding]:
 def public_record(facts: Facts) -> Iterator[Finding]:
     for name, record, zone in _records(facts):
         if record.public and zone is None:
-            message = "there is no public zone for it"
+            message = "the spec has no public zone for it"
             yield Finding(("dns", "records", name, "public"), message, "add 'dns.public', or take it out")
 
 

@@ -214,7 +214,7 @@ def known_role(facts: Facts) -> Iterator[Finding]:
         for index, role in enumerate(image.roles):
             if role not in known:
                 hint = meant_one_of(role, known)
-                yield Finding(("images", name, "roles", index), f"there is no role {role}", hint)
+                yield Finding(("images", name, "roles", index), f"role {role} not found", hint)
 
 
 @check("IMG017", Level.ERROR, "An image has the role of GPU nodes, and no GPU software.")

@@ -50,7 +50,7 @@ def known_version(facts: Facts) -> Iterator[Finding]:
     if releases.kubernetes(version) is None:
         message = f"no Kubernetes {version} is known"
         yield Finding(
-            ("kubernetes", "version"), message, f"there are {listed(releases.kubernetes_versions())}"
+            ("kubernetes", "version"), message, f"supported: {listed(releases.kubernetes_versions())}"
         )
 
 
@@ -72,7 +72,7 @@ def control_image(facts: Facts) -> Iterator[Finding]:
     path = ("kubernetes", "control_plane", "image")
     if stated is not None and stated not in facts.spec.images:
         hint = meant_one_of(stated, facts.spec.images)
-        yield Finding(path, f"there is no image {stated}", hint)
+        yield Finding(path, f"image {stated} not found", hint)
 
 
 @check("K8S004", Level.WARNING, "Several images could be the control plane's.")
@@ -239,9 +239,7 @@ def evicting_taint(facts: Facts) -> Iterator[Finding]:
         for index, taint in enumerate(pool.taints):
             if taint.effect == "NoExecute":
                 path = ("pools", name, "taints", index, "effect")
-                message = (
-                    "network policies, cards and health checks run on nodes that forbid work, not presence"
-                )
+                message = "network policies, device plugins and health checks need to run on such nodes, too"
                 yield Finding(
                     path, message, "take NoSchedule: nobody is evicted from a node that begins with it"
                 )

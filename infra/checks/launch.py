@@ -242,7 +242,7 @@ def _reserving(facts: Facts) -> Iterator[Group]:
             yield group
 
 
-@check("POOL034", Level.ERROR, "A capacity reservation says two things at once.")
+@check("POOL034", Level.ERROR, "A capacity reservation has two targets.")
 def reservation_conflict(facts: Facts) -> Iterator[Finding]:
     for group in _reserving(facts):
         reserved = group.bounds.capacity_reservation
@@ -339,7 +339,7 @@ def disk_size(facts: Facts) -> Iterator[Finding]:
                 yield Finding((*path, "size"), message, "change its size, or its type")
 
 
-@check("POOL039", Level.ERROR, "A disk's operations or throughput are not to be had of its kind of volume.")
+@check("POOL039", Level.ERROR, "A disk's IOPS or throughput are not available for its volume type.")
 def disk_speed(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         for path, disk in _disks(one):

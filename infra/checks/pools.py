@@ -50,7 +50,7 @@ def known_image(facts: Facts) -> Iterator[Finding]:
     for name, pool in facts.spec.pools.items():
         if pool.image not in facts.spec.images:
             hint = meant_one_of(pool.image, facts.spec.images)
-            yield Finding(("pools", name, "image"), f"there is no image {pool.image}", hint)
+            yield Finding(("pools", name, "image"), f"image {pool.image} not found", hint)
 
 
 @check("POOL042", Level.ERROR, "A pool was renamed from one that is still there, or that another took over.")

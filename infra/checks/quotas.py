@@ -30,7 +30,7 @@ def known_quota(facts: Facts) -> Iterator[Finding]:
             found = quotas.find(name)
             if found is None:
                 hint = meant(quotas.suggest(name))
-                yield Finding(("quotas", site, name), f"there is no quota {name}", hint)
+                yield Finding(("quotas", site, name), f"quota {name} not found", hint)
             elif not found.vcpus:
                 message = f"{name} does not count vCPUs of instances, which are what is held against it"
                 yield Finding(("quotas", site, name), message, "take it out")

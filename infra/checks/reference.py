@@ -11,15 +11,14 @@ from infra.errors import Level
 _HEAD: Final = """\
 # Checks
 
-`invoke validate` holds a spec against every rule on this page, in one go. It says for each finding the file
-and line, the path in the spec, what is wrong, what would fix it, and the rule's code. An error stops every
-command; a warning does not.
+`invoke validate` checks a spec against every rule on this page. Each finding has the file and line, the path
+in the spec, the problem, its fix, and the rule's code. An error stops every command; a warning does not.
 
 This page is generated from the code.
 
 ## Living with a finding
 
-A finding that is meant to be so is waived in the spec, with a reason. It stays visible, and stops
+A finding that is intended can be waived in the spec, with a reason. It stays visible, but stops
 nothing:
 
 ```yaml

@@ -73,7 +73,7 @@ def zones_by_name_and_id(facts: Facts) -> Iterator[Finding]:
             yield Finding(place.at("zones", named[0]), message, "name all zones, or give the ids of all")
 
 
-@check("SITE040", Level.ERROR, "A NAT gateway would stand in a zone where AWS makes none.")
+@check("SITE040", Level.ERROR, "A NAT gateway would be in a zone where AWS creates none.")
 def nat_gateway_zone(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         zones = place.zones if place.site.nat is Nat.ONE_PER_ZONE else place.zones[:1]
@@ -220,7 +220,7 @@ def node_driver(facts: Facts) -> Iterator[Finding]:
             continue
         path = node.at("gpus", "driver")
         if drivers.find(branch) is None:
-            message = f"there is no NVIDIA driver branch {branch}"
+            message = f"NVIDIA driver branch {branch} not found"
             yield Finding(path, message, meant(str(drivers.suggest(branch))))
         elif node.gpu is not None and not node.gpu.runs(branch):
             yield Finding(path, driver_misfit(node.gpu, branch), best_driver([node.gpu]))
@@ -288,7 +288,7 @@ def too_new_for_the_provider(facts: Facts) -> Iterator[Finding]:
 def misleading_name(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         if place.name != place.region and place.known is not None and regions.find(place.name) is not None:
-            message = f"the site {place.name} stands in {place.region}"
+            message = f"the site {place.name} is in {place.region}"
             yield Finding(place.at("region"), message, "name it after its own region, or after neither")
 
 

@@ -73,7 +73,9 @@ def url_form(facts: Facts) -> Iterator[Finding]:
             yield Finding((*path, "url"), f"{pin.url!r} is not a download address", "as in https://…")
         elif unknown:
             message = f"nothing is known to put in for %{{{unknown[0]}}}"
-            yield Finding((*path, "url"), message, f"there are {listed([f'%{{{each}}}' for each in filled])}")
+            yield Finding(
+                (*path, "url"), message, f"available: {listed([f'%{{{each}}}' for each in filled])}"
+            )
 
 
 @check(
@@ -88,7 +90,7 @@ def unchecked(facts: Facts) -> Iterator[Finding]:
             continue
         if pin.version != found.version or not found.sha256:
             known = f"the sums we have are of {found.version}, not of {pin.version}"
-            message = known if found.sha256 else f"there is no sum of {found.name} {pin.version}"
+            message = known if found.sha256 else f"no checksum is known for {found.name} {pin.version}"
             yield Finding(path, message, f"add 'sha256:' with {listed(ARCHITECTURES)}")
 
 

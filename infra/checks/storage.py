@@ -36,9 +36,7 @@ _SYSTEM: Final = frozenset(
 _SYSTEM_BELOW: Final = ("/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/proc/", "/run/", "/sbin/", "/sys/")
 
 
-@check(
-    "STO001", Level.ERROR, "Storage stands in a region that is not an AWS site of the spec.", waivable=False
-)
+@check("STO001", Level.ERROR, "Storage is in a region that is not an AWS site of the spec.", waivable=False)
 def known_region(facts: Facts) -> Iterator[Finding]:
     stated: list[tuple[Path, str]] = [
         (("storage", "efs", name, "regions", index), site)
@@ -313,7 +311,7 @@ def copied_to(facts: Facts) -> Iterator[Finding]:
     for name, copy in storage.copies.items():
         if copy.bucket not in storage.s3:
             path = ("storage", "copies", name, "bucket")
-            yield Finding(path, f"there is no bucket {copy.bucket}", meant_one_of(copy.bucket, storage.s3))
+            yield Finding(path, f"bucket {copy.bucket} not found", meant_one_of(copy.bucket, storage.s3))
 
 
 @check("STO025", Level.ERROR, "A copy goes to a bucket that machines may only read.")

@@ -52,7 +52,7 @@ def known_code(facts: Facts) -> Iterator[Finding]:
     for index, waiver in enumerate(facts.spec.waivers):
         if waiver.code not in checks:
             hint = meant(nearest(waiver.code.upper(), checks))
-            yield Finding(("waivers", index, "code"), f"there is no check {waiver.code}", hint)
+            yield Finding(("waivers", index, "code"), f"check {waiver.code} not found", hint)
 
 
 @check("WAIV003", Level.WARNING, "A waiver names a code that can't be waived.", waivable=False)
@@ -61,7 +61,7 @@ def waivable_code(facts: Facts) -> Iterator[Finding]:
     for index, waiver in enumerate(facts.spec.waivers):
         known = checks.get(waiver.code)
         if known is not None and not known.waivable:
-            message = f"{waiver.code} can't be waived: there is no going on with it"
+            message = f"{waiver.code} can't be waived: nothing can be rendered with it"
             if known.family == "WAIV":
                 message = f"{waiver.code} can't be waived: it is about waivers"
             yield Finding(("waivers", index, "code"), message, "fix what it found, and remove the waiver")

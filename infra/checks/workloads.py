@@ -34,11 +34,11 @@ def no_gpus_left(facts: Facts) -> Iterator[Finding]:
         newest, oldest = each.gpu_class or "new", each.at_least or "old"
         if _OLDEST_FIRST.index(oldest) > _OLDEST_FIRST.index(newest):
             path = ("kubernetes", "priority_classes", name, "at_least")
-            message = f"no card is at least {oldest} and at most {newest}"
+            message = f"no GPU is at least {oldest} and at most {newest}"
             yield Finding(path, message, f"lower it to {newest}, or raise gpu_class")
 
 
-@check("WORK002", Level.WARNING, "A class of work is given GPUs of which there are none.")
+@check("WORK002", Level.WARNING, "A class of work is given GPUs that the spec does not have.")
 def missing_gpus(facts: Facts) -> Iterator[Finding]:
     there = {gpu.gpu_class for model, count in _gpus(facts) if count and (gpu := gpus.find(model))}
     for name, each in facts.spec.kubernetes.priority_classes.items():

@@ -38,7 +38,7 @@ def reset(environment: Environment) -> int:
     _require(environment)
     with workspace.locked(environment.build):
         _put_aside(environment)
-    say(f"{environment.name} starts afresh: nothing is applied.")
+    say(f"{environment.name} is empty again: nothing is applied.")
     return 0
 
 

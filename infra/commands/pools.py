@@ -58,7 +58,7 @@ def drain(
         )
     with _workloads(project, evict=evict, timeout=timeout) as work:
         if count and not yes:
-            what = "are terminated at once" if work is None else "are terminated once no pod works on them"
+            what = "are terminated " + ("immediately" if work is None else "once no pod runs on them")
             question = f"{count} instances {what}. Drain {where}? Type yes:"
             said = ask(question)
             if said != "yes":

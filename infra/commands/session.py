@@ -36,7 +36,7 @@ def state_file(environment: Environment) -> Path:
     return environment.build / "state" / "terraform.tfstate"
 
 
-NO_MACHINES: Final = "There are no machines behind the embedded AWS"
+NO_MACHINES: Final = "The embedded AWS has no machines"
 
 
 def is_embedded(environment: Environment, cluster: Cluster) -> bool:

@@ -252,7 +252,7 @@ def _remedy(code: str, needs: Collection[str]) -> str:
     if code in _LOGIN:
         return "log in to AWS again; check credentials with: invoke doctor"
     if code in _THROTTLED:
-        return "too many calls at once in this account; run this again in a minute"
+        return "too many concurrent calls in this account; run this again in a minute"
     if code == "OptInRequired":
         return "the account has to be enabled for this service or this region first; see: invoke doctor"
     return "run this again; if it persists, see the AWS documentation of that code"

@@ -175,7 +175,7 @@ def check(server: Server, state: Path, options: str) -> None:
     many = "1 resource" if count == 1 else f"{count} resources"
     raise LocalAwsError(
         f"the embedded AWS of environment {server.environment} was stopped after {when}, and its {many} "
-        f"went with it, but {state} still names them; start afresh with: invoke local.reset {options}"
+        f"went with it, but {state} still names them; start again with: invoke local.reset {options}"
     )
 
 
@@ -233,7 +233,7 @@ def _start(folder: Path, environment: str) -> Server:
         if server is not None and server.pid == process.pid:
             return server
         if process.poll() is not None:
-            raise LocalAwsError(f"the embedded AWS exited at once: {_last_words(folder)}")
+            raise LocalAwsError(f"the embedded AWS exited immediately: {_last_words(folder)}")
         if time.monotonic() > deadline:
             process.kill()
             process.wait()

@@ -207,7 +207,7 @@ class _Fault:
             bound, words = _LENGTHS[self.kind]
             return f"{words} {_counted(self.context[bound], self.kind)}", ""
         if self.kind in _EXPECTED or self.kind == "string_type" or not isinstance(self.input, str):
-            return f"{_shown(self.input)} stands where {expected} is expected", ""
+            return f"{_shown(self.input)} is not valid here: {expected} is expected", ""
         return self.text, ""
 
     def _instead_of_null(self) -> str:

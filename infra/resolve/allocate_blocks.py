@@ -120,7 +120,7 @@ class _Planner:
             elif request.within != ANYWHERE and request.within not in self.root_names:
                 raise ValueError(f"{request.owner}: no such parent: {request.within}")
             elif request.within == ANYWHERE and request.block is None:
-                raise ValueError(f"{request.owner}: only a stated block may stand outside the roots")
+                raise ValueError(f"{request.owner}: only an explicit block may be outside the roots")
             if request.block is None and request.prefix is None:
                 raise ValueError(f"{request.owner}: neither a block nor a size")
 

@@ -101,7 +101,7 @@ class Foundry:
 
 def _control_image(spec: Spec) -> str:
     image = control_image(spec)
-    assert image is not None, "without any image there are no machines"
+    assert image is not None, "without an image there are no machines"
     return image
 
 

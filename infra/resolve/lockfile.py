@@ -309,4 +309,4 @@ def _line(node: yaml.Node) -> int:
 
 
 def _shown(node: yaml.Node) -> str:
-    return repr(node.value) if isinstance(node, yaml.ScalarNode) else "what stands here"
+    return repr(node.value) if isinstance(node, yaml.ScalarNode) else "this value"

@@ -69,7 +69,7 @@ class SshNode(Part):
     """A machine to log in to."""
 
     site: Annotated[Name | None, REPLACES] = None
-    """The AWS site it stands in. Default: the primary region."""
+    """The AWS site that it is in. Default: the primary region."""
     instance_type: Annotated[Text, ROLLING]
     """Its EC2 instance type; with or without a GPU."""
     image: Annotated[Name, ROLLING]

@@ -187,7 +187,7 @@ def rebalances(pool: Pool, *, with_gpus: bool) -> bool:
 def node_prefix(pods_per_node: int) -> int:
     """The prefix length of each node's block of pod addresses.
 
-    At least twice as many addresses as pods, so that one is not given out again at once: 110 pods have a /24,
+    At least twice as many addresses as pods, so that one is not reused immediately: 110 pods have a /24,
     as in Kubernetes itself (kube-controller-manager, ``--node-cidr-mask-size``).
     """
     return 32 - (2 * pods_per_node - 1).bit_length()

@@ -57,7 +57,7 @@ def bare(annotation: Any) -> tuple[Any, str]:
     word = ""
     while get_origin(annotation) is Annotated:
         annotation, *marks = get_args(annotation)
-        # The one that was annotated last stands outside; nested ones are flattened by Python.
+        # The one that was annotated last is outermost; nested ones are flattened by Python.
         word = word or next(
             (_MARKED[mark] for mark in marks if isinstance(mark, BeforeValidator) and mark in _MARKED), ""
         )
@@ -74,13 +74,13 @@ def choices(annotation: Any) -> tuple[Any, ...]:
 
 
 def models(annotation: Any) -> tuple[type[BaseModel], ...]:
-    """The parts that may stand here, several for a union."""
+    """The parts that are allowed here, several for a union."""
     found = (bare(choice)[0] for choice in choices(annotation))
     return tuple(one for one in found if isinstance(one, type) and issubclass(one, BaseModel))
 
 
 def part_of(annotation: Any, kind: object) -> type[BaseModel] | None:
-    """The part that stands here; where several may, the one of this ``kind``."""
+    """The part that is here; if several are allowed, the one of this ``kind``."""
     found = models(annotation)
     if len(found) < 2:
         return found[0] if found else None

@@ -81,7 +81,7 @@ class PriorityClass(Part):
 
 
 class Namespaces(Part):
-    """What each namespace of a person or a group may hold at once."""
+    """What each namespace of a user or a group may use at the same time."""
 
     pods: Annotated[Int, Field(ge=1, le=150000), IN_PLACE] = 5000
     """The most pods."""

@@ -24,7 +24,7 @@ class Machines(Part):
         Field(default_factory=dict)
     )
     """Registry of container images → its mirrors' addresses, in the order they are asked, the registry itself
-    last: ``{docker.io: ["https://mirror.lab.example"]}``. ``_default`` stands for every registry without an
+    last: ``{docker.io: ["https://mirror.lab.example"]}``. ``_default`` applies to every registry without an
     entry. A mirror says which image a tag means: name only those you trust."""
     unattended_upgrades: Annotated[Bool, ROLLING] = True
     """Whether security updates are installed each day. Drivers, Kubernetes and containerd are left alone, and

@@ -64,7 +64,7 @@ class Bucket(Part):
     """An S3 bucket: private, versioned, encrypted."""
 
     region: Annotated[Name | None, NEVER("a bucket can't move")] = None
-    """The AWS site it stands in. Default: the primary region."""
+    """The AWS site that it is in. Default: the primary region."""
     name: Annotated[Text | None, NEVER("a bucket keeps its name")] = None
     """Its global name. Default: made from the environment's name."""
     path: Annotated[Path | None, ROLLING] = None
@@ -97,7 +97,7 @@ class NfsExport(Part):
 
 
 class Copy(Part):
-    """A nightly copy of what stands at a path, from each of its sources, into a bucket."""
+    """A nightly copy of a path, from each of its sources, into a bucket."""
 
     path: Annotated[Path, IN_PLACE]
     """What is copied, as machines see it: ``/home``."""
@@ -134,7 +134,7 @@ class Record(Part):
     ttl: Annotated[Duration, Field(ge=0, le=604800), IN_PLACE] = 300
     """For how long resolvers may keep it."""
     public: Annotated[Bool, REPLACES] = False
-    """Whether it stands in the public zone instead of the private one."""
+    """Whether it is in the public zone instead of the private one."""
 
 
 class PublicZone(Part):
@@ -172,7 +172,7 @@ class Autoscaler(Part):
     interval: Annotated[Duration, Field(ge=5, le=600), IN_PLACE] = 10
     """From one loop to the next."""
     idle: Annotated[Duration, Field(ge=60, le=86400), IN_PLACE] = 600
-    """How long a node stands idle before it ends."""
+    """How long a node is idle before it is terminated."""
     boot_timeout: Annotated[Duration, Field(ge=60, le=7200), IN_PLACE] = 900
     """How long a node may take until it is ready."""
     spare: Annotated[dict[Name, Int], IN_PLACE] = Field(default_factory=dict)

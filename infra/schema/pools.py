@@ -27,7 +27,7 @@ class TaintEffect(StrEnum):
 
 
 def _bare(field: str) -> BeforeValidator:
-    """Lets a single scalar stand for a mapping with just ``field``."""
+    """Accepts a single scalar as short for a mapping with only ``field``."""
     return BeforeValidator(
         lambda value: {field: value} if isinstance(value, str) else value, json_schema_input_type=Any
     )

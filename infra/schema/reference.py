@@ -225,9 +225,9 @@ def _section(part: type[BaseModel], places: Sequence[str]) -> str:
     doc = inspect.cleandoc(part.__doc__ or "").replace("``", "`")
     lines = [f"## {part.__name__}", "", doc, ""]
     if places:
-        lines += [f"Stands at {', '.join(f'`{place}`' for place in places)}.", ""]
+        lines += [f"Path: {', '.join(f'`{place}`' for place in places)}.", ""]
     if field := _BARE_SCALAR.get(part.__name__):
-        lines += [f"A single value stands for a mapping with just `{field}`.", ""]
+        lines += [f"A single value is short for a mapping with only `{field}`.", ""]
     lines += ["| Field | Type | Default | Meaning | When changed |", "|---|---|---|---|---|"]
     for field in part.model_fields:
         policy = policy_of(part, field)

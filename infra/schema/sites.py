@@ -81,14 +81,14 @@ class PhysicalGpus(Part):
 
 
 class PhysicalNode(Part):
-    """A machine that stands in a rack of ours."""
+    """A physical machine at a site."""
 
     address: Annotated[Address, ROLLING]
     """Its fixed address on the site's LAN."""
     mac: Annotated[Mac | None, ROLLING] = None
     """The MAC address of the interface that boots and carries ``address``."""
     rack: Annotated[Name | None, ROLLING] = None
-    """The rack it stands in; becomes a topology label."""
+    """The rack it is in; becomes a topology label."""
     cpus: Annotated[Int, Field(ge=1, le=1024), ROLLING]
     """Hardware threads."""
     memory: Annotated[Size, ROLLING]

@@ -17,7 +17,7 @@ SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 """Units of a duration → seconds."""
 
 _DIGITS: Final = 15
-"""More digits than this stand in no number of a spec: JSON's readers keep whole numbers up to 2^53."""
+"""No number of a spec has more digits than this: JSON's readers keep whole numbers up to 2^53."""
 
 _SIZE = re.compile(r"(\d{1,9})\s*(MiB|GiB|TiB)")
 _NEAR_SIZE = re.compile(r"(\d{1,9})\s*([MGT])i?B?", re.IGNORECASE)

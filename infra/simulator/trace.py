@@ -160,7 +160,7 @@ def parse(lines: Iterable[bytes | str], where: str = "trace") -> Trace:
 
 def _check(job: Job, names: set[str]) -> None:
     if job.name in names:
-        raise ValueError(f"the job {job.name} stands there twice")
+        raise ValueError(f"the job {job.name} is listed twice")
     if job.pods < 1 or job.seconds <= 0 or min(job.submit, job.gpus, job.cpu, job.memory) < 0:
         raise ValueError(f"the job {job.name} has fewer than one pod, no time to run, or a number below zero")
     if not max(job.submit, job.seconds, job.checkpoint) <= _YEARS:

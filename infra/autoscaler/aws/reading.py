@@ -179,10 +179,10 @@ class _Region:
                     row, self.name, self._machines, interrupted, activities[name], hooks
                 )
             except (KeyError, TypeError, ValueError, AttributeError) as problem:
-                faults[name] = f"AWS's answer makes no sense: {type(problem).__name__}: {problem}"
+                faults[name] = f"AWS's answer cannot be parsed: {type(problem).__name__}: {problem}"
         for name in self._groups:
             if name not in found and name not in faults:
-                faults[name] = "there is no such group; it is made by: invoke apply"
+                faults[name] = "this Auto Scaling group does not exist; create it with: invoke apply"
         return found, faults
 
     def _read_groups(self) -> list[responses.Row]:

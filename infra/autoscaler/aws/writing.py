@@ -210,7 +210,7 @@ class AwsWriter:
         found = self._call(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group.name])
         rows = found["AutoScalingGroups"]
         if not rows:
-            return Result("refused", "there is no such group any more")
+            return Result("refused", "this group no longer exists")
         if responses.tag(rows[0], "cluster") != self._cluster:
             return Result("refused", f"its tag cluster is not {self._cluster}: left alone")
         state = responses.group(rows[0], group.region)

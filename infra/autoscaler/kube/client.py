@@ -275,7 +275,7 @@ def _read(response: Any, path: str) -> bytes:
     try:
         piece: bytes = response.read1(_PIECE)
     except urllib3.exceptions.ReadTimeoutError:
-        raise SilentError(f"the API does not go on with its answer to {path}") from None
+        raise SilentError(f"the API does not complete its answer to {path}") from None
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as problem:
         raise away(path, problem) from None
     return piece

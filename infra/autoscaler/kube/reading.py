@@ -24,7 +24,7 @@ class Looks:
         for page in self._pages("Pod", "/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"}):
             for key, why in page.faults.items():
                 if key not in page.objects:  # or something stands for it
-                    raise KubeError(f"pod {key} on {node} makes no sense: {why}")
+                    raise KubeError(f"pod {key} on {node} is invalid: {why}")
             pods.extend(page.objects.values())
         return tuple(pods)
 
@@ -44,7 +44,7 @@ class Looks:
             try:
                 page = self._decoder.list(kind, body)
             except ValueError as problem:
-                raise KubeError(f"{path} makes no sense: {problem}") from problem
+                raise KubeError(f"{path} cannot be parsed: {problem}") from problem
             yield page
             token = page.next_token or None
 
@@ -59,5 +59,5 @@ class Looks:
         try:
             _, found, _ = self._decoder.item("Node", body)
         except ValueError as problem:
-            raise KubeError(f"node {name} makes no sense: {problem}") from problem
+            raise KubeError(f"node {name} is invalid: {problem}") from problem
         return found  # type: ignore[no-any-return]

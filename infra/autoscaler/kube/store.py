@@ -98,7 +98,7 @@ class Store:
         try:
             found = msgspec.json.decode(body, type=_ConfigMap)
         except msgspec.MsgspecError as problem:
-            raise KubeError(f"the ConfigMap {self._name} makes no sense: {problem}") from problem
+            raise KubeError(f"the ConfigMap {self._name} cannot be parsed: {problem}") from problem
         return found.metadata.resource_version, (found.data or {}).get(KEY, "")
 
     def _write(self, text: str) -> None:

@@ -124,7 +124,7 @@ class KubeWriter:
         except AwayError as problem:
             return Result("failed", str(problem))
         except (KubeError, msgspec.MsgspecError) as problem:
-            return Result("failed", f"an answer that makes no sense: {problem}")
+            return Result("failed", f"an answer that cannot be parsed: {problem}")
 
     def annotate(self, namespace: str, pod: str, uid: str, notes: Mapping[str, str | None]) -> Result:
         """Annotations of a pod; None takes one away."""
@@ -167,7 +167,7 @@ class KubeWriter:
         def once() -> Result:
             body = self._client.find(path, tries=2, total=self._total)
             if body is None:
-                return Result("stale", f"there is no {what}")
+                return Result("stale", f"{what} not found")
             found = msgspec.json.decode(body, type=_Tainted)
             there = (found.spec.taints if field == "taints" else found.spec.node_taints) or []
             taints = change(there)
@@ -256,7 +256,7 @@ class KubeWriter:
                         break
                     continue
                 return self._answered(action, path, msgspec.json.decode(body, type=_Request))
-            return Result("stale", f"there is no provisioning request {action.namespace}/{action.name}")
+            return Result("stale", f"provisioning request {action.namespace}/{action.name} not found")
 
         return self._rounds(once, f"provisioning request {action.namespace}/{action.name}")
 

@@ -67,5 +67,5 @@ def changes(flavors: Mapping[str, Flavor], closed: Mapping[str, str]) -> Iterato
     """What is to be written, of flavours that are not as they should be."""
     for name, flavor in sorted(flavors.items()):
         if flavor.pool and flavor.held != (flavor.pool in closed):
-            why = closed.get(flavor.pool, "its machines may be had again")
+            why = closed.get(flavor.pool, "its machines may be available again")
             yield HoldFlavor(name, not flavor.held, why)

@@ -89,10 +89,10 @@ def _find(snapshot: Snapshot, pod: str) -> Pod:
         if (each.namespace, each.name) == (namespace, name):
             return each
     if why := snapshot.faults.get(f"Pod/{pod}"):
-        raise UsageError(f"{pod} makes no sense: {why}")
+        raise UsageError(f"{pod} is invalid: {why}")
     near = nearest(name, [each.name for each in snapshot.pods if each.namespace == namespace])
     hint = f"; did you mean {namespace}/{near}?" if near else ""
-    raise UsageError(f"there is no pod {pod}, or it is over{hint}")
+    raise UsageError(f"pod {pod} not found, or it has ended{hint}")
 
 
 def _judged(pod: Pod, decision: Decision) -> tuple[str, str, Verdict | None]:

@@ -22,7 +22,7 @@ _FIXED: Final[Mapping[str, str]] = {
     "part": "can start machines for {0.limit} of its {0.requested} pods",
     "deleting": "is being deleted",
     "suspended": "may not launch: its process Launch is suspended",
-    "no-price": "costs nobody knows how much, and there is a budget (max_hourly_cost)",
+    "no-price": "has an unknown price, and there is a budget (max_hourly_cost)",
     "budget": "costs ${0.requested:.2f} an hour, of the budget ${0.limit:.2f} are left",
     "quota": "would exceed the quota {0.what} of {0.region}, {0.limit} vCPUs",
     "rules": "has no place in a zone, or beside other pods, that its rules allow",

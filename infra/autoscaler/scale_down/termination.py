@@ -91,7 +91,7 @@ class Steps:
             return
         since = self._memory.idle.get(machine.name)
         if _sick(machine):
-            why = "its GPUs are sick, and nothing runs on it"
+            why = "its GPUs are unhealthy, and nothing runs on it"
         elif since is None:
             why = "little runs on it, for which others have room"
         else:

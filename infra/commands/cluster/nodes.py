@@ -151,7 +151,7 @@ def _take_out_of_service(there: Reach, node: dict[str, Any], *, yes: bool, timeo
         note(f"  {each}")
     note("If the machine still runs, so do they, and two pods may write to one volume: data may be lost.")
     if not yes and ask(f"Is {name} powered off? Type its name to continue:") != name:
-        raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
+        raise UsageError("nothing was done: not confirmed (--yes confirms without a terminal)")
     nodes.take_out_of_service(there.api, name)
     if not wait_for(lambda: not nodes.pods_at_work(there.api, name), seconds=timeout):
         left = ", ".join(nodes.pods_at_work(there.api, name))
@@ -200,7 +200,7 @@ def remove(
         pods = "lost" if lost else "moved"
         what = f"{name} leaves the cluster{', and etcd' if master else ''}; its pods are {pods}"
         if not yes and ask(f"{what}. Type its name to continue:") != name:
-            raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
+            raise UsageError("nothing was done: not confirmed (--yes confirms without a terminal)")
         with lease.held(there.api, there.another(), access.who(), f"cluster.remove {name}"):
             if node is not None and not lost:
                 steps.step(

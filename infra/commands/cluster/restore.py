@@ -39,7 +39,9 @@ def restore(
     environment = project.environment
     every = [each for each in choose(project, "", ()) if each.is_master]
     if unknown := sorted(set(lost) - {each.name for each in every}):
-        raise UsageError(f"{listed(unknown)}: no master; there are {listed(each.name for each in every)}")
+        raise UsageError(
+            f"{listed(unknown)}: not a master; masters are {listed(each.name for each in every)}"
+        )
     masters = [each for each in every if each.name not in lost]
     if not masters:
         raise UsageError("a remaining master is needed: it holds the keys of the cluster")
@@ -63,7 +65,7 @@ def restore(
     who = listed(each.name for each in masters)
     note(f"Masters: {who}. The API is unavailable for some minutes; running pods stay.")
     if not yes and ask(f"Type the environment's name to continue ({environment.name}):") != environment.name:
-        raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
+        raise UsageError("nothing was done: not confirmed (--yes confirms without a terminal)")
     again = f"invoke cluster.restore {environment.options} --snapshot {copy.name}"
     steps = Steps(again + "".join(f" --lost {each}" for each in lost))
     names = [each.name for each in masters]

@@ -61,7 +61,7 @@ def agreed(project: Project, *, yes: bool, what: str = "Rotate the key of") -> N
     """``UsageError`` unless the person types the environment's name, or said yes before."""
     name = project.environment.name
     if not yes and ask(f"{what} {name}? Type its name:") != name:
-        raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
+        raise UsageError("nothing was done: not confirmed (--yes confirms without a terminal)")
 
 
 def _run(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen]) -> None:

@@ -217,7 +217,7 @@ def _tell(found: Mapping[str, Any]) -> None:
     if members:
         well = sum(each["healthy"] for each in members)
         size = max(each["size_mib"] for each in members)
-        say(f"etcd: {well} of {len(members)} well, leader {', '.join(leaders) or 'none'}, {size} MiB")
+        say(f"etcd: {well} of {len(members)} healthy, leader {', '.join(leaders) or 'none'}, {size} MiB")
     else:
         say(f"etcd: unknown ({found['etcd']['unknown']})")
     snapshot = found["snapshot"]

@@ -68,7 +68,7 @@ def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
             raise UsageError("the database is in a pod, and its copies are files: omit --snapshots")
         path = Path(file or f"{project.environment.name}-mlflow-{clock.now():%Y%m%d-%H%M%S}.dump")
         with cluster_access.reach(project) as there:
-            note(f"{path}: a copy of MLflow's database; servers go on meanwhile")
+            note(f"{path}: a copy of MLflow's database; servers continue to run")
             size = _inside(there).dump(path.absolute())
         if json:
             say_json({"file": str(path), "bytes": size})
@@ -103,7 +103,7 @@ def restore(project: Project, file: str, *, yes: bool, json: bool) -> int:
     name = project.environment.name
     note(f"What was logged since {file} was made is lost to MLflow, and stays beside it as `mlflow_before`.")
     if not yes and ask(f"Type the environment's name to continue ({name}):") != name:
-        raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
+        raise UsageError("nothing was done: not confirmed (--yes confirms without a terminal)")
     steps = Steps(_restore_with(project, file))
     with steps, cluster_access.reach(project) as there:
         steps.step(f"restore {path.name}", lambda: _restored(there, path))
@@ -119,7 +119,7 @@ def restore(project: Project, file: str, *, yes: bool, json: bool) -> int:
 def _tracking(project: Project) -> Tracking:
     found = project.cluster.tracking
     if found is None:
-        raise UsageError(f"{project.environment.spec_file} has no kubernetes.tracking: there is no MLflow")
+        raise UsageError(f"{project.environment.spec_file} has no kubernetes.tracking, so no MLflow")
     return found
 
 

@@ -170,7 +170,7 @@ def _master(there: Reach, steps: Steps, master: Chosen) -> str:
     outcome = done.outcomes[0]
     if outcome.phase != "done":
         if was_node and there.api.ready():
-            steps.missed(f"{outcome.error} (the cluster goes on without it)")
+            steps.missed(f"{outcome.error} (the cluster continues without it)")
             return "left as it is"
         raise DriveError(outcome.error)
     if not wait_for(there.api.ready, seconds=API_SECONDS):

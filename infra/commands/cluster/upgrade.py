@@ -67,7 +67,7 @@ def upgrade(
         if found.refused and not force:
             raise UsageError("nothing was done: " + "; ".join(found.refused))
         if not yes and ask(f"Upgrade {project.environment.name}? Type its name:") != project.environment.name:
-            raise UsageError("nothing was done: not confirmed (--yes where nobody can be asked)")
+            raise UsageError("nothing was done: not confirmed (--yes confirms without a terminal)")
         steps = Steps(f"invoke cluster.upgrade --to {to} {options}")
         holding = lease.held(there.api, there.another(), access.who(), f"cluster.upgrade --to {to}")
         with steps, holding:

@@ -75,7 +75,7 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
     state = (
         "never converged" if report is None
         else "failed" if not report.success
-        else "sick GPU" if sick or (healthy is not None and healthy < chosen.gpus)
+        else "unhealthy GPU" if sick or (healthy is not None and healthy < chosen.gpus)
         else "ok"
     )  # fmt: skip
     drift = (

@@ -135,7 +135,7 @@ def listing(project: Project, *, json: bool) -> int:
         say_json(rows)
         return 0
     if not rows:
-        say("Nobody has a profile yet.")
+        say("No user has a profile yet.")
         return 0
     names = ("user", "device", "kind", "state", "until", "changed", "serial")
     say(columns(names, [tuple(row[name] for name in names) for row in rows]))

@@ -80,7 +80,7 @@ def rotate(project: Project, site: str) -> int:
     if site not in known:
         raise UsageError(f"{site or 'no site'}: no site with a gateway; {meant_one_of(site, known)}")
     if session.is_embedded(project.environment, project.cluster):
-        raise UsageError("there are no machines behind the embedded AWS: nothing to rotate")
+        raise UsageError("the embedded AWS has no machines: nothing to rotate")
     env = pki_store.environ(project)
     kept = pki_store.store(project, env)
     gateway = known[site]

@@ -60,7 +60,7 @@ def decide(
         elif seen[image] <= keep:
             stays, why = True, f"one of the {keep} newest" if keep > 1 else "the newest"
         else:
-            stays, why = False, "nobody uses it"
+            stays, why = False, "not in use"
         amis.sort(key=lambda one: one.region)
         verdicts.append(Verdict(bake, image, _age(amis), tuple(amis), stays, why))
     return sorted(verdicts, key=lambda verdict: verdict.image)

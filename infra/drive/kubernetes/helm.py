@@ -119,7 +119,7 @@ def read(charts: Path) -> list[Release]:
             for row in rows
         ]
     except (KeyError, TypeError) as problem:
-        raise DriveError(f"{charts / 'releases.yaml'} makes no sense: {problem}") from None
+        raise DriveError(f"{charts / 'releases.yaml'} cannot be parsed: {problem}") from None
 
 
 @dataclass(frozen=True, slots=True)

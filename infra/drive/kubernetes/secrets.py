@@ -314,7 +314,7 @@ def _account_keys(text: str) -> list[dict[str, str]]:
 def _accounts(store: Store) -> list[dict[str, str]]:
     text = _opened(store, ACCOUNTS, _checked_accounts)
     if text is None:
-        raise SecretsError(f"{store}: there is no {ACCOUNTS} yet; invoke cluster.up makes it")
+        raise SecretsError(f"{store}: {ACCOUNTS} not found; invoke cluster.up creates it")
     return _account_keys(text)
 
 
@@ -326,7 +326,7 @@ def _checked_encryption(text: str) -> str:
 def _encryption(store: Store) -> list[dict[str, str]]:
     text = _opened(store, ENCRYPTION, _checked_encryption)
     if text is None:
-        raise SecretsError(f"{store}: there is no {ENCRYPTION} yet; invoke cluster.up makes it")
+        raise SecretsError(f"{store}: {ENCRYPTION} not found; invoke cluster.up creates it")
     found: list[dict[str, str]] = json.loads(text)
     return found
 

@@ -82,7 +82,7 @@ def survey(remote: Remote) -> Facts:
     try:
         return _facts(said, asked)
     except (KeyError, ValueError, TypeError, AttributeError) as problem:
-        raise DriveError(f"{remote.name}: what it tells of itself makes no sense: {problem}") from None
+        raise DriveError(f"{remote.name}: its report cannot be parsed: {problem}") from None
 
 
 def _read(text: str) -> _Said:

@@ -313,13 +313,13 @@ class Pki:
     def _root(self) -> Root:
         root = self._archive.root()
         if root is None:
-            raise PkiError(f"{self._store}: there is no PKI yet; make one first")
+            raise PkiError(f"{self._store}: no PKI yet; create one first")
         return root
 
     def _register(self) -> Register:
         register = self._archive.read()
         if register is None:
-            raise PkiError(f"{self._store}: there is no PKI yet; make one first")
+            raise PkiError(f"{self._store}: no PKI yet; create one first")
         return register
 
     def _for_change(self) -> tuple[Register, datetime]:

@@ -146,7 +146,7 @@ class Cloud:
         while (state := self._connections(region)[connection]["State"]) != "available":
             if waited > _CHANGE_TAKES:
                 raise DriveError(
-                    f"{connection} in {region} is still {state} after {waited:.0f} s; run this again to go on"
+                    f"{connection} in {region} is still {state} after {waited:.0f} s; run this command again"
                 )
             self._wait(_BETWEEN)
             waited += _BETWEEN

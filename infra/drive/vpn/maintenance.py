@@ -126,7 +126,7 @@ class Upkeep:
             left = "up, and still drained"
             self._restore(tunnel)
         except (DriveError, KeyboardInterrupt):
-            self.say(f"{tunnel.name} is left {left}; to go on: {self.command}")
+            self.say(f"{tunnel.name} is left {left}; to continue: {self.command}")
             raise
         self.say(f"{tunnel.name}: done")
 

@@ -50,7 +50,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
             apart=has_room_without_gpus(cluster),
         ),
         "limits.yaml": filled(
-            "scheduling/limits", **values, no_class=f"there is no priority class for you but {names}"
+            "scheduling/limits", **values, no_class=f"you may only use the priority classes {names}"
         ),
     }
 

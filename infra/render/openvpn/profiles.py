@@ -56,9 +56,9 @@ def _words(cluster: Cluster, outputs: Outputs, login: str) -> dict[str, Any]:
     """What both files say."""
     vpn = cluster.access.vpn
     if login not in {user.login for user in vpn.users}:
-        raise UsageError(f"{login} gets no profile: access.users has nobody of that name with 'vpn: true'")
+        raise UsageError(f"{login} gets no profile: access.users has no user of that name with 'vpn: true'")
     if not vpn.servers:
-        raise UsageError("access.vpn.servers: there is no VPN server")
+        raise UsageError("access.vpn.servers: the spec has no VPN server")
     if not vpn.openvpn:
         raise UsageError("access.vpn.kinds: the servers do not speak OpenVPN")
     hosts = {server.site: host for server in vpn.servers if (host := public_host(server, outputs))}

@@ -55,7 +55,7 @@ def servers_of(vpn: Vpn, outputs: Outputs, site: str = "") -> tuple[VpnServer, .
     """
     speaking = [server for server in vpn.servers if listener_of(server)]
     if not speaking:
-        raise UsageError("access.vpn.kinds: there is no server that speaks WireGuard: add 'wireguard'")
+        raise UsageError("access.vpn.kinds: no server offers WireGuard: add 'wireguard'")
     if site and site not in {server.site for server in speaking}:
         sites = ", ".join(server.site for server in speaking)
         raise UsageError(f"--server: {site} has no VPN server; there are servers at {sites}")
