@@ -1,10 +1,11 @@
-"""A spec against the one that was last applied: what changed, and whether it may.
+"""Compares a spec with the one that was last applied: what changed, and whether the change is allowed.
 
-Each field carries its update policy (``infra.schema.base``). Compared is what was decided, not what was
-written: to write down the block that a VPC has anyway changes nothing, and to lose the lock file does.
+Each field carries its update policy (``infra.schema.policy``). The resolved values are compared, not the
+text: stating the block that a VPC already has changes nothing, while losing the lock file does.
 
-``snapshot`` is what is remembered of an apply; ``changes`` compares it with today's spec; ``refused`` turns
-what can't change on a live cluster into problems; ``lines`` tells the rest in the plan's summary.
+``snapshot`` is the record of an apply; ``changes`` compares it with the current spec; ``refused`` turns
+changes that are impossible on a live cluster into problems; ``lines`` describes the others in the plan's
+summary.
 """
 
 from __future__ import annotations

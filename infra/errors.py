@@ -1,4 +1,4 @@
-"""Everything that can go wrong, in the words of the person at the keyboard.
+"""All errors that a user may see.
 
 The tree of exceptions (every one is turned into an exit code by ``infra.tasks``; none reaches the user as
 a traceback)::

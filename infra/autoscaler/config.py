@@ -1,7 +1,7 @@
 """The configuration: which groups there are, what their machines offer, and the settings of the spec.
 
 Rendered from the cluster spec as JSON (``config.json`` of the ConfigMap ``autoscaler``). What a machine
-offers stands there from the catalogue; nodes that are seen correct it.
+offers is taken from the catalogue, and corrected by nodes that are seen.
 """
 
 from __future__ import annotations

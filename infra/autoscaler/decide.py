@@ -1,4 +1,4 @@
-"""One loop's answer: what to do about what is seen.
+"""Decides what to do in one loop, given what is observed.
 
 ::
 
@@ -8,8 +8,8 @@
     spares.more          machines that are to stand idle, where there are too few
     planner.plan         what is idle, broken or taken away
 
-Sizes that did not come are taken back before the rest is looked at: work which waited for them moves to the
-next group in the same loop.
+Requests for machines that did not come are withdrawn first: work that waited for them moves to the next group
+in the same loop.
 """
 
 from __future__ import annotations

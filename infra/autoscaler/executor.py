@@ -1,7 +1,7 @@
-"""Does what was decided: regions side by side, in each the sizes of its groups, and then node by node.
+"""Executes decisions: regions in parallel, in each first the sizes of its groups, then node by node.
 
-Each region has threads of its own, and so has what concerns no group: a region that does not answer holds up
-itself alone. An action that fails is a result; it stops what rests on it at the same node, and nothing else.
+Each region has its own threads, and so do actions that concern no group: a region that does not answer delays
+only itself. A failed action is a result; it only stops actions on the same node that depend on it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A fault in what is seen of one group, or asked for in one namespace, holds up no other.
+"""Isolates faults: bad data about one group, or a bad request in one namespace, does not affect others.
 
-Where a loop's answer can't be had, it is sought once more without each of them in turn. What is then decided
-is about more: that something was left out could make a node look idle that is not, so nothing is taken away
-in such a loop.
+If a loop's decision fails, it is retried without each of them in turn. Such a loop only scales up: what was
+left out might make a busy node look idle.
 """
 
 from __future__ import annotations

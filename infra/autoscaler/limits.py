@@ -1,8 +1,8 @@
-"""What may still be started: the groups' sizes, the accounts' vCPU quotas and the budget, kept as one ledger.
+"""How much may still be started: maximum sizes of groups, vCPU quotas and the budget, in one ledger.
 
-Quotas count vCPUs of what runs, by region and market (EC2 user guide, ``ec2-on-demand-instances.html`` and
-``using-spot-limits.html``). Which type and market a unit will be is AWS's choice; where it is open, the worst
-is assumed, so that no plan is ever over.
+Quotas count vCPUs of running instances, by region and market (EC2 user guide,
+``ec2-on-demand-instances.html`` and ``using-spot-limits.html``). AWS chooses the type and market of a unit;
+if they are open, the worst case is assumed, so that no plan exceeds a limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The loop: read → decide → keep what must be remembered → do → tell.
+"""The loop: read → decide → save memory → act → report.
 
-What is to be remembered is saved before anything is done. So a process that is killed at any moment leaves
-behind a world that its successor reads again, and a memory that is never older than what was done; and one
-that can't save, because another took over, does nothing.
+Memory is saved before anything is done. So when a process is killed, its successor reads the current state
+again, and the memory is never older than the actions. A process that cannot save, because another one took
+over, does nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The instance type that was probably meant by a name that is none.
+"""Suggests an instance type for a name that does not exist.
 
-First a slip of the pen (``P3-2xlarge``, ``mi6.large``, ``m6i.xlrge``), then the shape of the name: the same
-family letters, then the nearest size, generation and options. Pure, and always the same answer.
+First a typo (``P3-2xlarge``, ``mi6.large``, ``m6i.xlrge``), then the shape of the name: the same family
+letters, then the nearest size, generation and options. Pure and deterministic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Service quotas of an AWS account that a cluster runs into.
+"""Service quotas of an AWS account that a cluster may reach.
 
 Running instances are counted in vCPUs, by kind of family and by market
 (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html and, of the same guide,

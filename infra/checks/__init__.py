@@ -1,7 +1,7 @@
 """Rules across fields: Spec → Problems, through a table of small functions.
 
-A rule speaks of what the user wrote, with the exact path, and says what would fix it. One cause gives one
-finding: a rule that needs what another one refuses stays silent.
+A finding refers to what the user wrote, with the exact path, and contains the fix. One cause gives one
+finding: a rule that depends on a value which another rule rejects reports nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""People, and the doors they come in by (ACC)."""
+"""Access and users (ACC)."""
 
 from __future__ import annotations
 

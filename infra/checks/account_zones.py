@@ -1,4 +1,4 @@
-"""What the spec says of zones, held against what one account answers: zones differ between accounts.
+"""Compares the zones in the spec with those of an account, since zones differ between accounts.
 
 Not in the table of checks: the answers come from AWS (`infra.drive.account_zones`), in ``invoke doctor`` and
 before the first plan of an environment.

@@ -1,4 +1,4 @@
-"""Blocks and addresses that were stated and can't be as they stand (NET)."""
+"""Explicit blocks and addresses that are invalid (NET)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines in regions without NAT: what they call must have a way that does not lead through the internet."""
+"""Machines in regions without NAT: the services they call must be reachable without the internet."""
 
 from __future__ import annotations
 

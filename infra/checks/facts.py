@@ -1,4 +1,4 @@
-"""What several rules ask of a spec: worked out once, with the catalogue's rows beside the names."""
+"""Facts about a spec that several rules need, computed once, with rows of the catalogue."""
 
 from __future__ import annotations
 

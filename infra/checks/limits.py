@@ -1,8 +1,8 @@
-"""What AWS lets one security group, route table, role, region or account hold, and a spec can pass (QUOTA).
+"""Limits of AWS per security group, route table, role, region or account that a spec can exceed (QUOTA).
 
-Each would be refused only in the middle of an apply. Where AWS has raised the quota, the finding is waived.
-Out of a spec's reach, as the modules are made: security groups per network interface (a machine wears three
-at the most), managed policies per role (none has any), tags of all but Auto Scaling groups (NAME007).
+AWS would reject each only in the middle of an apply. If AWS has raised the quota, waive the finding. A spec
+cannot exceed, given the modules: security groups per network interface (a machine wears three at the most),
+managed policies per role (none has any), tags of all but Auto Scaling groups (NAME007).
 """
 
 from __future__ import annotations

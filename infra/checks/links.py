@@ -1,4 +1,4 @@
-"""Tunnels, gateways and their routing: what AWS and BGP do not take (NET)."""
+"""Tunnels, gateways and their routing: what AWS and BGP do not accept (NET)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node pools: types, images, zones and bounds that fit each other (POOL)."""
+"""Node pools: types, images, zones and sizes that are consistent (POOL)."""
 
 from __future__ import annotations
 

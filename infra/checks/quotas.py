@@ -1,4 +1,4 @@
-"""Quotas of the account that the spec states, held against what its pools may grow to (QUOTA)."""
+"""Compares the account quotas in the spec with the maximum size of its pools (QUOTA)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The table of checks: rules across fields of the spec, each one small function with a stable code.
 
-A code is a family's letters and three digits. It is never used for another rule, also when its own is gone.
+A code is a family's letters and three digits. It is never reused for another rule, even after its rule is
+removed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sites and regions: what exists, which one leads, and what stands in the racks (SITE)."""
+"""Sites and regions: which exist, which is primary, and the machines in racks (SITE)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GPUs work is given, and who is sure of how many (WORK)."""
+"""Which GPUs workloads may use, and how many are guaranteed to whom (WORK)."""
 
 from __future__ import annotations
 

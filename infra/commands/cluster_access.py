@@ -1,4 +1,4 @@
-"""What the cluster's commands work with: its authority from the store, a way to its API, its tools."""
+"""What the cluster's commands need: its CA from the store, access to its API, tools."""
 
 from __future__ import annotations
 

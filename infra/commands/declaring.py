@@ -1,7 +1,7 @@
-"""Tasks of the command line, each declared once: a signature whose options say what they are.
+"""Tasks of the command line, each declared once by a signature with annotated options.
 
 A function of ``infra.commands`` does the work. Its module is imported when the task runs: ``invoke --list``
-and completion in shells have to answer at once.
+and shell completion have to be fast.
 """
 
 import inspect

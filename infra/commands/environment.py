@@ -1,4 +1,4 @@
-"""An environment: its name, its files, and what they mean."""
+"""An environment: its name, its files, and the models built from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lab's own repository: what it starts with, and what a newer Causeway brings there."""
+"""A lab's own repository: its initial files, and the files that a newer Causeway updates."""
 
 from __future__ import annotations
 

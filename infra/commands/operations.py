@@ -1,4 +1,4 @@
-"""Looking at the world without changing it (and making the one bucket that must exist first)."""
+"""Commands that inspect without changing anything, and the one that creates the state's bucket."""
 
 from __future__ import annotations
 

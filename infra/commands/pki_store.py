@@ -1,4 +1,4 @@
-"""What the VPN's commands work with: the store of secrets, the PKI in it, passphrases, times."""
+"""What the VPN's commands need: the secrets store, the PKI in it, passphrases, times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan, apply, destroy: what a person sees of them, and what is asked of a person."""
+"""Plan, apply, destroy: their output, and the questions they ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster is driven against: an account or the embedded AWS, with its secrets and an engine."""
+"""The target of a command: an account or the embedded AWS, with its secrets and an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec says, read back to the person who wrote it: nothing is rendered, nothing is driven."""
+"""Shows what a spec defines, without rendering or changing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The person, or the program, at the other end: problems, questions, JSON, exit codes."""
+"""Terminal I/O for people and programs: problems, questions, JSON, exit codes."""
 
 from __future__ import annotations
 

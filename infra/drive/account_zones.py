@@ -1,4 +1,4 @@
-"""Which zones an account has, by name and by id, and which of them offer the instance types of a cluster.
+"""Looks up an account's zones, by name and by id, and which of them offer the instance types of a cluster.
 
 Both differ between accounts: AWS assigns the letters of zones for each account, and older accounts have zones
 that newer ones never get (EC2 User Guide, "Regions and Zones").

@@ -1,4 +1,4 @@
-"""AWS's APIs: clients, several regions at once, and what went wrong in words for a person.
+"""AWS's APIs: clients, calls in several regions in parallel, and readable error messages.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Where things stand in ``build/<env>/``.
+"""The layout of ``build/<env>/``.
 
 ::
 

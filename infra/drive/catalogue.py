@@ -1,8 +1,8 @@
 """Making and refreshing the generated tables of `infra.catalogue`.
 
 ``python -m infra.drive.catalogue`` makes them from the answers of AWS that moto ships (no account needed);
-`refresh` asks AWS itself and lays the answers over the present tables. Rows come out sorted, one a line, what
-most types share left out, so that ``git diff`` shows which types came, went or changed.
+`refresh` asks AWS and merges the answers into the current tables. Rows are sorted, one per line, without
+common values, so that ``git diff`` shows which types were added, removed or changed.
 """
 
 from __future__ import annotations

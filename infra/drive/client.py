@@ -1,7 +1,7 @@
-"""The client that runs cookbooks: its package is fetched here, checked, and brought to machines.
+"""The client that runs cookbooks: its package is downloaded here, verified, and sent to machines.
 
-So a bake learns that a download fails before an instance runs, a licence id never leaves this computer, and a
-machine needs no way to the makers' site.
+So a failed download stops a bake before an instance runs, a licence id never leaves this computer, and
+machines need no access to the vendor's site.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a plan changes on the monthly bill: an estimate from a dated price table. Pure.
+"""Estimates how a plan changes the monthly bill, from a dated price table. Pure.
 
 Counted: instances and their volumes, Auto Scaling groups at their minimum and maximum size, databases, NAT
 gateways, VPN connections, network load balancers, public addresses, transit gateway attachments, interface
-endpoints, hosted zones. Not counted, for a plan can't know it: traffic, requests, and what storage will hold.
+endpoints, hosted zones. Not counted, as a plan cannot know them: traffic, requests, and the amount of stored
+data.
 """
 
 from __future__ import annotations

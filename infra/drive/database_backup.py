@@ -1,8 +1,9 @@
-"""Copies of MLflow's database in a pod, and putting one back.
+"""Backs up and restores MLflow's database.
 
-It is copied by PostgreSQL's own programs, which its image has: ``pg_dump`` gives a copy as of one moment,
-while servers go on. It is put back into a database beside it, which takes the name once it is whole: what
-fails before changes nothing, and what was there stays as ``mlflow_before`` until the next time.
+A database in a pod is copied by PostgreSQL's own programs, which its image has: ``pg_dump`` takes a
+consistent copy while servers continue to run. It is restored to a second database, which takes over the name
+once it is complete: a failure before that changes nothing, and the old database stays as ``mlflow_before``
+until the next restore.
 
 https://www.postgresql.org/docs/current/app-pgdump.html, …/app-pgrestore.html, …/sql-alterdatabase.html
 """

@@ -1,4 +1,4 @@
-"""Terraform's JSON diagnostics in words: what, where, what to do.
+"""Formats Terraform's JSON diagnostics: the problem, its place, the fix.
 
 Shapes: https://developer.hashicorp.com/terraform/internals/machine-readable-ui (``diagnostic``) and
 https://developer.hashicorp.com/terraform/cli/commands/validate#json.

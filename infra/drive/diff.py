@@ -1,4 +1,4 @@
-"""What changed in rendered files, as people read it in a review. Pure."""
+"""The changes in rendered files, formatted for a review. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed behind Terraform's back, from a plan's JSON. Pure.
+"""Finds changes made outside of Terraform, from a plan's JSON. Pure.
 
 A plan compares twice: the world with the state (``resource_drift``), and with the configuration
 (``resource_changes``). The second is drift too where the configuration is the one that was applied, because

@@ -1,4 +1,4 @@
-"""Which Terraform does the work: ``terraform`` or ``tofu`` from PATH, else the embedded one."""
+"""Selects the engine: ``terraform`` or ``tofu`` from PATH, else the embedded one."""
 
 from __future__ import annotations
 

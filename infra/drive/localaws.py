@@ -1,6 +1,6 @@
 """The process of the embedded AWS: started when it is needed, found again, stopped when asked.
 
-One a user and environment. It listens on loopback only; what we know of it stands in ``server.json`` in its
+There is one for each user and environment. It listens on loopback only; its data is in ``server.json`` in its
 folder (mode 0600), and only a process that knows the nonce written there is taken for it, so that neither a
 port nor a process id that was given to somebody else can mislead us. Its resources live in its memory: when
 it ends they are gone, while Terraform's state stays. ``check`` reports that, ``reset`` fixes it.

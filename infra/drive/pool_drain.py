@@ -1,5 +1,5 @@
-"""Empty a pool's Auto Scaling groups, or a zone of them: no new instances there, and the present ones end
-once their work has.
+"""Empties a pool's Auto Scaling groups, or one zone of them: no new instances are launched, and existing ones
+are terminated once their work has ended.
 
 The groups are found by their tags, so that a pool already gone from the spec can be drained too. Each is
 closed first (minimum 0, maximum what it has; of one zone of several, its subnets are taken from the group and

@@ -1,4 +1,4 @@
-"""Run a program that must not be torn down half-way, and read what it says as it says it."""
+"""Runs a program that must not be killed half-way, and reads its output as it is written."""
 
 from __future__ import annotations
 

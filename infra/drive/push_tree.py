@@ -1,4 +1,4 @@
-"""Bring a rendered tree to its machine: ``build/<env>/<target>/<site>`` onto ``/``."""
+"""Copies a rendered tree to its machine: ``build/<env>/<target>/<site>`` to ``/``."""
 
 from __future__ import annotations
 

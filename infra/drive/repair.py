@@ -1,6 +1,6 @@
-"""What an apply should not have done to the state, undone: pure, on Terraform's state format 4.
+"""Undoes what an apply should not have done to the state. Pure, on Terraform's state format 4.
 
-Two things go wrong while Terraform works, and neither is a decision that anyone took:
+Two things may go wrong during an apply that nobody intended:
 
 - AWS is eventually consistent. A provider that updates a resource reads it again, and one "not found" then
   takes the resource out of the state, though it is still there.

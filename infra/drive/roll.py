@@ -1,4 +1,4 @@
-"""Roll a pool to what its launch template says now: an instance refresh in each of its Auto Scaling groups.
+"""Rolls a pool to its current launch template: an instance refresh in each of its Auto Scaling groups.
 
 EC2 Auto Scaling replaces instances a few at a time; the group's lifecycle hook drains each before it goes.
 https://docs.aws.amazon.com/autoscaling/ec2/userguide/asg-instance-refresh.html

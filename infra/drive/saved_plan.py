@@ -1,4 +1,4 @@
-"""The saved plan: what it was made from, and whether that still holds."""
+"""The saved plan: its inputs, and whether they are still current."""
 
 from __future__ import annotations
 

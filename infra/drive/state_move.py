@@ -1,7 +1,7 @@
-"""Move a state, with its ledger, to the place that the spec says.
+"""Moves a state, with its ledger, to the location in the spec.
 
-The steps are in an order in which the state is always whole in at least one place, and each may be done
-again: a run that is killed anywhere loses nothing, and the next one finishes.
+The steps are ordered so that the state is always complete in at least one place, and each may be repeated: a
+run that is killed loses nothing, and the next one finishes.
 
 1. The old place is closed, so that nobody changes the state meanwhile (S3: by Terraform's own lock).
 2. The state is copied and read back.

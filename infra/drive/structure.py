@@ -1,4 +1,4 @@
-"""How two texts differ that hold a structure: IAM policies, user data. Pure.
+"""Compares structured texts: IAM policies, user data. Pure.
 
 JSON, YAML after ``#cloud-config``, and base64 of either are read, also inside one another, and compared value
 by value: two policies of 4,000 characters that differ by a region look the same in their first 60.

@@ -1,4 +1,4 @@
-"""A plan as a person reads it in ten seconds: what would be lost, what happens where, and money. Pure."""
+"""A short summary of a plan: what would be lost, what changes where, and costs. Pure."""
 
 from __future__ import annotations
 

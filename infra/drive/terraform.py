@@ -1,4 +1,4 @@
-"""The one place that knows how Terraform is called.
+"""Calls Terraform. No other module does.
 
 python-terraform builds the command lines; the processes are run here, because it can't stream.
 """

@@ -1,4 +1,4 @@
-"""Rendered files onto the disk: all or nothing, ours only, and no more than what changed.
+"""Writes rendered files to disk: all or nothing, only our own files, and only those that changed.
 
 A run that is killed at any point leaves either the old files or the new ones, or a ``.ready`` folder that
 holds the rest of the new ones; the next run finishes that move first.

@@ -1,7 +1,7 @@
-"""Calls that must not hold each other up: each in a thread of its own, waited for as long as it deserves.
+"""Calls that must not delay each other: each runs in a thread of its own, with its own timeout.
 
-A call that does not come back in time is left to itself. It is not made again while it is on its way, and
-once it has been late, nobody waits for it longer than for the others, until it has come in time.
+A call that times out keeps running in the background, and is not repeated meanwhile. After that, no caller
+waits longer for it than for the others, until it has answered in time again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""boto3's clients, one for a service and region, which give up soon; and their errors in words.
+"""boto3 clients with short timeouts, one for each service and region, and their errors as messages.
 
-Where credentials and endpoints come from is botocore's matter: the environment, a web identity, the machine's
-role.
+botocore finds credentials and endpoints: in the environment, a web identity, or the machine's role.
 """
 
 from __future__ import annotations

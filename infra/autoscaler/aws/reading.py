@@ -1,6 +1,6 @@
-"""What Auto Scaling groups have, in all regions at once.
+"""Reads the state of Auto Scaling groups in all regions in parallel.
 
-Of each region, side by side::
+For each region, in parallel::
 
     groups      DescribeAutoScalingGroups, by name; a group that lacks the cluster's tag is none of ours
     activities  DescribeScalingActivities of the region, back to those that are known
@@ -9,8 +9,8 @@ Of each region, side by side::
     hooks       DescribeLifecycleHooks, now and then
     prices      DescribeSpotPriceHistory, now and then
 
-Without its groups a region is not there at all; without one of the others it is, and knows less. What can't
-be read is said in ``Reading.errors`` and holds up nothing else.
+If a region's groups cannot be read, the region is left out; if one of the others cannot, less is known about
+it. Failures are recorded in ``Reading.errors`` and do not affect other regions.
 """
 
 from __future__ import annotations

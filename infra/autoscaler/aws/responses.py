@@ -1,6 +1,6 @@
-"""AWS's answers as our types. Pure: rows as boto3 gives them in, frozen structs out.
+"""Converts AWS's responses to our types. Pure: dicts from boto3 in, frozen structs out.
 
-A row that lacks what it should have is read as far as it goes: one odd machine must not hide its group.
+A row with missing fields is read as far as possible: one odd machine must not hide its group.
 """
 
 from __future__ import annotations

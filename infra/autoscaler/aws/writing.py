@@ -1,4 +1,4 @@
-"""The three things that we write to Auto Scaling groups. Each looks again before it writes.
+"""The three kinds of writes to Auto Scaling groups. Each reads the current state before it writes.
 
 ::
 
@@ -7,7 +7,8 @@
     Terminate    one instance, and its group smaller by it
     Release      the lifecycle hook that holds an instance which its group ends
 
-All are safe to repeat: what is so already is ``needless``. Nothing here raises for what AWS says.
+All are safe to repeat: a write that changes nothing is ``needless``. Errors from AWS are results, not
+exceptions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""One call to the API: raw bytes in and out, in bounded time, tried again where that is safe.
+"""A call to the API: raw bytes in and out, in bounded time, retried where that is safe.
 
-429 and 5xx are waited out as the server asks (``Retry-After``); a body that only drips is given up. What the
-server says no to is `RefusedError`, in its own words; a server that does not answer is `AwayError`.
+429 and 5xx are retried when the server asks (``Retry-After``); a body that arrives too slowly is abandoned. A
+request that the server rejects raises `RefusedError` with its message; a server that does not answer,
+`AwayError`.
 """
 
 from __future__ import annotations

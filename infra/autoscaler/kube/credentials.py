@@ -1,8 +1,8 @@
-"""Where the API is and who asks, by the ``kubernetes`` package's own loaders.
+"""Address of the API and credentials, read by the ``kubernetes`` package's loaders.
 
-They know kubeconfigs with client certificates, tokens and commands that print some, and the service account
-of a pod. What they read once is read again here, for files change under a controller that runs for months:
-the kubelet replaces a pod's token each hour, certificates are renewed, an authority is exchanged.
+The loaders support kubeconfigs with client certificates, tokens and exec commands, and the service account of
+a pod. They read files once; here they are read again, as files change while a controller runs for months: the
+kubelet replaces a pod's token each hour, certificates are renewed, a CA is replaced.
 """
 
 from __future__ import annotations

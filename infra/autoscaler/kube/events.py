@@ -1,8 +1,8 @@
-"""What people read at their pods (``kubectl describe``): events of events.k8s.io/v1, without repeats.
+"""Events that users see on their pods (``kubectl describe``): events.k8s.io/v1, without repeats.
 
-The same news of an object is one event, which a series keeps alive: the server forgets events after an hour.
-News that only differ in their words come at most every few minutes, and in all no more than a budget each
-round, so that 50,000 pods that wait for one reason do not drown the API; the next rounds get to the others.
+The same news about an object is one event, which a series keeps alive, since the server deletes events after
+an hour. News that differs only in wording is sent at most every few minutes, and each round has a budget, so
+that 50,000 pods waiting for the same reason do not overload the API; later rounds handle the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The ConfigMap that people read: written where it has changed, and seldom.
+"""The ConfigMap that users read: written only when it has changed, or rarely otherwise.
 
-One that has not changed is written again now and then, with the time, so that who reads it sees that somebody
-still looks after it.
+An unchanged one is rewritten now and then with the current time, so that readers see that it is maintained.
 """
 
 from __future__ import annotations

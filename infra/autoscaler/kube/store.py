@@ -1,7 +1,7 @@
-"""What is remembered beyond a restart: a `Memory` in a ConfigMap, written by one at a time.
+"""Memory that survives a restart: a `Memory` in a ConfigMap, with one writer at a time.
 
-Each write names the version that it follows. Where somebody else has changed what is remembered, nothing is
-written: two controllers are at work, and the one that finds out reads before it goes on.
+Each write names the version that it follows. If another controller has changed the memory, nothing is
+written, and the one that notices reads it again before it continues.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""A cache of each kind, kept by a list and the watch that goes on from it.
+"""A cache of each kind, maintained by a list and a watch that continues from it.
 
-One thread a kind. A loop copies what is there and waits for nothing; only what changed is decoded. Whatever
-goes wrong concerns its kind alone: the cache stays as it was, `Parts.errors` says since when and why, and the
-thread tries again, later each time and by chance a little apart from the others.
+There is one thread for each kind. A loop copies the cache without waiting, and only changes are decoded. An
+error affects only its kind: the cache stays as it was, `Parts.errors` records the reason and the time, and
+the thread retries with increasing, randomised delays.
 
 Lists come in pages and are consistent (no resource version is asked for). They are preferred to WatchList
-(``sendInitialEvents``), which not every server has, for a page is decoded many times faster than its lines.
+(``sendInitialEvents``), which not every server supports, because a page is decoded many times faster than
+single lines.
 """
 
 from __future__ import annotations

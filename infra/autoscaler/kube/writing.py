@@ -1,7 +1,7 @@
-"""What is written to the cluster: each action once, onto the object that it was decided about.
+"""Writes to the cluster: each action once, on the object that the decision was about.
 
-A write names the version or the uid that it is meant for, so that a second try does no harm and a successor
-of the same name is left alone. Nothing here raises for what the API says: the answer is a `Result`.
+A write names the version or the UID that it is meant for, so that a retry does no harm and a successor of the
+same name is not touched. Errors from the API are returned as a `Result`, not raised.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The results of the sizes that we asked for: launches that failed, machines that did not come or not join.
+"""Detects failed requests: launches that failed, machines that did not come up or did not join.
 
-A group that failed as a whole goes back to the size that it has: AWS stops trying there, and the remainder
-moves on in the same loop. Where one of several zones failed, the group goes on in the others by itself.
+A group that failed as a whole is set back to its current size: AWS stops trying, and the remaining work moves
+on in the same loop. If one of several zones failed, the group continues in the others by itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Kueue's flavours: closed to new work while no machine of their pool can be had anywhere.
+"""Kueue's flavors, which are closed to new workloads while their pool has no capacity anywhere.
 
-Kueue counts quota, and knows nothing of capacity: it would give a job the same flavour again and again. A
-flavour with a taint that no work tolerates is passed over, and looked at again when the taint goes (Kueue,
-``ResourceFlavor``: ``nodeTaints``). Work that runs, or was admitted, is not touched by it.
+Kueue counts quota but does not know about capacity: it would assign a job the same flavor again and again. It
+skips a flavor with a taint that no workload tolerates until the taint is removed (Kueue, ``ResourceFlavor``:
+``nodeTaints``). Running and admitted workloads are not affected.
 """
 
 from __future__ import annotations

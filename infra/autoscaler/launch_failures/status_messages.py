@@ -1,13 +1,13 @@
-"""What a launch failed for, out of the one sentence that an Auto Scaling group says of it; what that bars.
+"""Parses why a launch failed from the status message of an Auto Scaling group, and decides what to avoid.
 
 The sentences are those of "Troubleshoot Amazon EC2 Auto Scaling", its pages about launch failures, AMIs and
-launch templates (https://docs.aws.amazon.com/autoscaling/ec2/userguide/CHAP_Troubleshooting.html), and what
-groups have been seen to say; the codes are EC2's
+launch templates (https://docs.aws.amazon.com/autoscaling/ec2/userguide/CHAP_Troubleshooting.html), and
+messages seen in practice; the codes are EC2's
 (https://docs.aws.amazon.com/ec2/latest/devguide/errors-overview.html). With a mixed-instances policy the code
-stands in front: ``Could not launch Spot Instances. UnfulfillableCapacity - …``.
+comes first: ``Could not launch Spot Instances. UnfulfillableCapacity - …``.
 
-No failure bars an instance type: a launch that failed has tried all types of its group. A quota bars the
-group that met it, and no other: machines with fewer vCPUs may still fit.
+No failure blocks an instance type: a launch that failed has tried all types of its group. An exceeded quota
+blocks only its own group: machines with fewer vCPUs may still fit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether a pod may stand on a machine, as far as the machine alone says: labels, fields and taints.
+"""Whether a pod may run on a machine, judged by the machine alone: labels, fields and taints.
 
-What depends on who else is there (room, ports, spread, other pods, volumes' counts) is placement's. The rules
-are those of the scheduler's own helpers (component-helpers ``scheduling/corev1``).
+Everything that depends on other pods (room, ports, spread, numbers of volumes) is decided in placement. The
+rules are those of the scheduler's own helpers (component-helpers ``scheduling/corev1``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is seen in one loop: the cluster's objects and the groups' machines, decoded and frozen.
+"""What one loop observes: the cluster's objects and the groups' machines, decoded and frozen.
 
 Resources are whole numbers: ``cpu`` in millicores, all else in its own unit (bytes, GPUs, pods). What a pod
 asks for is rounded up, what a node offers rounded down. Times are seconds since the epoch.

@@ -1,4 +1,5 @@
-"""The snapshot put in order: machines with their nodes, pods and states; groups with what is coming.
+"""Builds the state from the snapshot: machines with their nodes, pods and states; groups with what is
+starting.
 
 ::
 

@@ -1,8 +1,7 @@
-"""Finds places: on machines that are there first, then on ones that are opened for it.
+"""Finds places for pods: first on existing machines, then on new ones that it opens.
 
-A plan may count what boots and comes as machines (``fresh=False``), or be made as if it had not been asked
-for yet (``fresh=True``): then what it opens is set against what comes in the end. The second makes a second
-loop come to what the first one came to.
+A plan may count booting and requested machines (``fresh=False``), or ignore them (``fresh=True``): then what
+it opens is offset by them in the end. The latter makes a second loop reach the same result as the first.
 """
 
 from __future__ import annotations

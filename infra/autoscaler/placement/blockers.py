@@ -1,4 +1,4 @@
-"""What keeps each group from taking some work: one reason a group, and when it is tried again."""
+"""Why each group cannot take a workload: one reason for each group, and when it is tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups as a store of machines: what is on its way, what may be started, and in which zone."""
+"""The groups as a supply of machines: which are starting, which may be started, and in which zone."""
 
 from __future__ import annotations
 

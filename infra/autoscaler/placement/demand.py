@@ -1,4 +1,4 @@
-"""What is asked for: equal pods put together, and the gangs that they make up.
+"""Demand: equal pods grouped together, and the gangs that they form.
 
 Pods are equal where their shapes are, and where the same of the selectors that matter now (of spreads,
 affinities and anti-affinities, also of pods that run) select them. 50,000 pods of one job are one `Kind`.

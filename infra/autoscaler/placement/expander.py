@@ -1,4 +1,4 @@
-"""Which groups take which pods, and which of them is asked first."""
+"""Which groups can take which pods, and in which order they are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs: what they still need, where they may stand, and the conditions of provisioning requests."""
+"""Gangs: what they still need, where they may run, and the conditions of provisioning requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The matrix on which pods are placed: a row for each machine, as columns of whole numbers.
 
-Rows are those that are there, and those that a plan opens from a group's template. Everything that is done
-can be undone back to a mark, so that a gang may be tried at one site after the other.
+Rows are existing machines, and those that a plan opens from a group's template. All changes can be rolled
+back to a mark, so that a gang can be tried at one site after another.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where work may stand as far as machines alone say: labels, taints and names of the matrix's rows.
+"""Where a workload may run, judged by machines alone: labels, taints and names of the matrix's rows.
 
-Answers are arrays over all rows, kept for each set of selectors and tolerations, and carried on when rows are
-added. Labels are compared as numbers; whole terms of affinity are asked of the rows that are left then.
+Results are arrays over all rows, cached for each set of selectors and tolerations, and extended when rows are
+added. Labels are compared as numbers; whole affinity terms are evaluated only on the remaining rows.
 """
 
 from __future__ import annotations

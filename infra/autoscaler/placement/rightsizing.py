@@ -1,4 +1,4 @@
-"""Machines that a plan opened, exchanged for larger or cheaper ones with all that is on them."""
+"""Replaces machines that a plan opened, with everything placed on them, by larger or cheaper ones."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A place for everything that waits, or the reason why there is none; and the sizes which that takes.
+"""Finds a place for everything that is pending, or the reason why there is none, and the sizes this requires.
 
-Work goes to our own machines first, then to those that are there, on their way, and new. Where some are on
-their way, several plans are made: with them as they are, with work first that needs new ones, and as if none
-had been asked for yet. Each is looked at again with what it asks for on its way, until nothing more is asked
-for. The one that leaves less waiting, and then costs less in all, is taken. So a second loop asks for nothing
-more, no more is asked for than a plan from nothing lacks, and no machine that would stay empty, but those
-that come up in other zones before one comes up in the right one.
+Work is placed on on-premises machines first, then on running, starting, and new ones. If some are starting,
+several plans are made: with them as they are, with work first that needs new ones, and as if none had been
+requested. Each plan is repeated as if its requests were already starting, until nothing more is requested.
+The plan that leaves less work waiting, and then costs less in total, is used. So a second loop requests
+nothing more, no more is requested than a plan from scratch would lack, and no machine that would stay empty,
+except for those that come up in other zones before one comes up in the right one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who may be beside whom: spreads, affinities and anti-affinities, for many equal pods at a time.
+"""Which pods may run together: spreads, affinities and anti-affinities, for many equal pods at a time.
 
-As the scheduler's plugins have it (``podtopologyspread``, ``interpodaffinity``): a spread looks at the places
-of nodes that the pod's selectors are about, whatever their taints, unless its policies say otherwise;
+This follows the scheduler's plugins (``podtopologyspread``, ``interpodaffinity``): a spread considers the
+nodes that the pod's selectors match, whatever their taints, unless its policies define otherwise;
 anti-affinity holds both ways; a pod whose affinity selects itself may be the first.
 """
 

@@ -1,9 +1,9 @@
-"""Machines that turn out not to take the work that they were bought for.
+"""Machines that turn out not to fit the work that they were launched for.
 
-A group's spec and the catalogue say what its machine will be. Where the last ones to come up are
-less (GPUs that are missing, a label or a room that they have not, a taint that stays), the same work would
-have machines bought for it loop after loop, and again when those have stood idle and gone. So such a group is
-left alone for such work, as after a launch that failed: longer each time.
+A group's spec and the catalogue predict its machines. If the latest ones offer less (missing GPUs, a missing
+label, too little room, a taint that stays), machines for the same work would be launched in every loop, and
+again after those were terminated as idle. So such a group is avoided for such work, longer each time, as
+after a failed launch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """In which zone a group's next machine comes up.
 
 An Auto Scaling group launches into its zone with the fewest instances (user guide, ``auto-scaling-benefits``:
-"Instance distribution"); of several such zones we take the first. That is a forecast: where it was wrong the
-next loop sees the zone that it became.
+"Instance distribution"); of several such zones we take the first. That is a forecast: if it was wrong, the
+next loop sees the actual zone.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What people may know of the whole cluster, though they see no more of it than their own namespaces: what is
-free, where there is no capacity, who is before them in the queue, and by when they start at the latest.
+"""What users may know about the whole cluster, although they can read only their own namespaces: what is
+free, where there is no capacity, who is ahead of them in the queue, and their latest start.
 
 Plain values, as the ConfigMap ``availability`` has them. Times are absolute (RFC 3339, UTC), so that they
 change only where the world does, and starts are rounded up to minutes. ``version`` is that of the form:

@@ -1,4 +1,4 @@
-"""Why a pod runs, waits, or never will: one pod's part of a loop's answer, for people."""
+"""Explains why a pod runs, waits, or never will run: one pod's part of a loop's decision."""
 
 from __future__ import annotations
 

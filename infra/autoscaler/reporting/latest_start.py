@@ -1,17 +1,17 @@
-"""By when what waits in a queue starts at the latest, by the times that work declares.
+"""Computes the latest start of workloads in a queue, from their declared times.
 
 A simulation by quota, as Kueue counts it. It assumes:
 
-- Everything runs for as long as it declared and no longer; what ends earlier makes starts earlier (with one
-  flavour always; where work may choose among several, nearly always).
-- Nothing more urgent comes, nothing is taken back (preemption, a share that a queue reclaims), and no run
-  fails and starts again.
-- Work starts in the order given. Nothing passes what is ahead of it on the same flavour, but for what fits at
-  once. Kueue also lets smaller work pass later on, which may hold up what it passes by as long as it runs.
-- Quota is all that a run needs. That it fits on machines, and how long these take to start, is not in it.
+- Every workload runs for exactly its declared time. One that ends earlier makes starts earlier (always with
+  one flavor; nearly always if workloads may choose among several).
+- Nothing more urgent arrives, nothing is reclaimed (preemption, a queue's share), and no run fails and
+  restarts.
+- Workloads start in the given order. Nothing passes what is ahead of it on the same flavor, unless it fits
+  immediately. Kueue also lets smaller workloads pass later on, which may delay those for as long as they run.
+- Quota is all that a run needs. Whether it fits on machines, and how long these take to start, is ignored.
 
-So all work has one line for each flavour that it may use, and takes the one that it starts first in. Once a
-start on a flavour is not known, because something that holds it declares no time, no later one is.
+So each workload has a queue for each flavor that it may use, and uses the one in which it starts first. Once
+a start on a flavor is unknown, because a workload that holds it declares no time, all later ones are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Figures for Prometheus, and the probes beside them.
+"""Metrics for Prometheus, and the health probes.
 
-Names are those of ``templates/kubernetes/static`` (alerts and dashboard). Only who holds the Lease shows what
-is decided: a replica that waits shows nothing of the groups, so that sums over replicas are right.
+Names are those of ``templates/kubernetes/static`` (alerts and dashboard). Only the holder of the Lease
+exports decisions: a standby replica exports nothing about groups, so that sums over replicas are right.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which pods may be asked to go elsewhere by choice, and whether there is room for them.
+"""Which pods may be evicted voluntarily, and whether there is room for them elsewhere.
 
-What Cluster Autoscaler's users know holds here too: bare pods, pods whose data would be lost, pods of
-kube-system without a budget and those annotated ``safe-to-evict: "false"`` stay, and so their node does.
-Beyond that, what runs to an end or holds GPUs is never moved: its work would be lost.
+The rules of Cluster Autoscaler apply here as well: bare pods, pods whose data would be lost, pods of
+kube-system without a budget and those annotated ``safe-to-evict: "false"`` stay, and so their node does. In
+addition, pods that run to completion or use GPUs are never moved: their work would be lost.
 """
 
 from __future__ import annotations

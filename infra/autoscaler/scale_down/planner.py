@@ -1,4 +1,4 @@
-"""What is idle, broken or taken away, and how it ends.
+"""Plans the termination of idle, broken and interrupted machines.
 
 By choice, for a machine without work::
 
@@ -6,9 +6,9 @@ By choice, for a machine without work::
               │                    │           │
               └── a pod came, or work is planned on it: the taint goes, and all is as before
 
-A machine that its group or AWS ends in any case is tainted and emptied at once: its pods are notified when it
-ends, and evicted, batch work among them; then its lifecycle hook is released. What never joined the cluster,
-or was lost to it and holds no work, is terminated.
+A machine that its group or AWS terminates in any case is tainted and drained immediately: its pods, including
+batch work, are notified of its end and evicted; then its lifecycle hook is released. A machine that never
+joined the cluster, or was lost and has no work, is terminated.
 """
 
 from __future__ import annotations

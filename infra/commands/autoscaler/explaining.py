@@ -1,4 +1,4 @@
-"""`invoke autoscaler.explain`: why a pod waits. The same look and the same answer as the controller's, now.
+"""`invoke autoscaler.explain`: why a pod waits. The same observation and decision as the controller's, now.
 
 Nothing is written: neither a size nor what the controller remembers.
 """

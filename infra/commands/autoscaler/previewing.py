@@ -1,4 +1,4 @@
-"""`invoke autoscaler.explain --file job.yaml`: what the autoscaler would do for work that is in a file.
+"""`invoke autoscaler.explain --file job.yaml`: what the autoscaler would do for a workload in a file.
 
 The racks' machines are empty, groups are as AWS has them now, and nothing else waits. Where
 KUBEBUILDER_ASSETS names an API server, the work is sent through it first, with our admission policies in

@@ -1,8 +1,8 @@
 """`invoke cluster.change-issuer`: masters get the spec's issuers of tokens; no token is lost.
 
-A token names its issuer, and is good where that is accepted. So all API servers accept the new issuer, and
-AWS can read its keys, before one signs as it; the old one stays until no pod holds a token of it. How far a
-change came is seen by what API servers run with.
+A token names its issuer, and is valid where that issuer is accepted. So all API servers accept the new
+issuer, and AWS can read its keys, before any server signs with it; the old issuer stays until no pod has a
+token of it. The API servers' flags show the progress of a change.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`invoke cluster.rotate-encryption`: secrets at rest get another key, and the one before is forgotten.
+"""`invoke cluster.rotate-encryption`: encrypt secrets at rest with a new key, and discard the old one.
 
-As Kubernetes, "Rotate a decryption key" has it: all API servers read with the new key before one writes
-with it, and the old one goes when nothing is written with it any more. How far a run came is seen by
-the keys in the store.
+As Kubernetes, "Rotate a decryption key" has it: all API servers read with the new key before one writes with
+it, and the old one goes when nothing is written with it any more. The keys in the store show the progress of
+a run.
 """
 
 from __future__ import annotations

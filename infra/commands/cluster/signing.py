@@ -1,8 +1,8 @@
-"""`invoke cluster.rotate-signing-key`: tokens of service accounts are signed with another key; none is lost.
+"""`invoke cluster.rotate-signing-key`: sign service account tokens with a new key, without invalidating any.
 
-A token is good for those who know its key. So all API servers know the new key, and AWS can read it, before
-one signs with it; the old key stays until no pod holds a token that it signed. Therefore the command is run
-twice, a day apart. How far a rotation came is seen by the keys in the store.
+A token is valid for those who know its key. So all API servers know the new key, and AWS can read it, before
+any server signs with it; the old key stays until no pod has a token signed by it. Therefore the command is
+run twice, a day apart. The keys in the store show the progress of a rotation.
 """
 
 from __future__ import annotations

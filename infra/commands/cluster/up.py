@@ -1,7 +1,7 @@
-"""`invoke cluster.up`: from machines to a cluster, and from any cluster to what the spec says.
+"""`invoke cluster.up`: creates a cluster from machines, or brings an existing one in line with the spec.
 
-There is no memory of how far a run came: every step looks at the world, so a run that was cut off is
-gone on with by running it again.
+No progress is stored: every step inspects the actual state, so an interrupted run is continued by running it
+again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`invoke cluster.upgrade`: masters one at a time, then machines, then pools; a gate after each.
+"""`invoke cluster.upgrade`: masters one at a time, then machines, then pools, with a health check after each.
 
-The version is in the spec and nowhere else: the command does what the spec says, and takes it once
-more so that nobody upgrades by accident. How far it has come is seen by the nodes' versions.
+The version is defined in the spec only. The command takes it as an argument as well, so that nobody upgrades
+by accident. The nodes' versions show the progress.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""WireGuard's devices: their profiles, codes for phones, and what servers say of them."""
+"""WireGuard devices: their profiles, QR codes for phones, and their status on servers."""
 
 from __future__ import annotations
 

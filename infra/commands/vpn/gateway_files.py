@@ -1,4 +1,4 @@
-"""What stands on gateways and VPN servers: rendered files and the secrets beside them, ready and brought."""
+"""Files for gateways and VPN servers: rendered files and secrets, prepared and pushed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tunnels between sites and regions: how they are, and new keys for them."""
+"""Tunnels between sites and regions: their status, and new keys."""
 
 from __future__ import annotations
 

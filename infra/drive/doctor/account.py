@@ -1,4 +1,4 @@
-"""Is the account ready: credentials, clock, regions, quotas, the bucket of the state?"""
+"""Checks whether the account is ready: credentials, clock, regions, quotas, the state's bucket."""
 
 from __future__ import annotations
 

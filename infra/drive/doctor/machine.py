@@ -1,4 +1,4 @@
-"""Is this machine ready: engine, provider, tools, room?"""
+"""Checks whether this machine is ready: engine, provider, tools, disk space."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Bake one image: from its inputs to an AMI in every region, or nothing at all.
+"""Bakes one image: an AMI in every region, or nothing at all.
 
-Whatever goes wrong, at whatever point, what was made is taken back: by Packer, then by a sweep over all
-regions, and where we are killed ourselves, by the sweep of the next bake (``journal``). The lock file is
-not touched here: a bake gives back ids, and only of an image that is whole.
+After any failure, what was created is removed: by Packer, then by a sweep over all regions, and, if this
+process is killed, by the sweep of the next bake (``journal``). The lock file is not changed here: a bake
+returns ids, and only of a complete image.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a build instance stands on: a subnet with a way out, a security group, a key pair.
+"""What a build instance needs: a subnet with internet access, a security group, a key pair.
 
 They are ours and not Packer's, as ours carry the bake's tags from their first moment, whatever Packer's
 version: what a bake that was killed left can be found. The key is an ed25519 one: Packer 1.6 would make an

@@ -1,4 +1,4 @@
-"""Take away what a bake left: found by its tag, by its names, and by what hangs on these.
+"""Removes what a bake left, found by its tag, its names, and what depends on these.
 
 Packer cleans up after itself, but for what it can't: copies in other regions when one of them failed, and all
 of it when it was killed. What is gone already is not an error, so a sweep may run any number of times.

@@ -1,11 +1,4 @@
-"""What goes into an image: the archive for the build instance, the hash of all of it, by which what was baked
-already is known, and the commit.
-
-The archive is byte for byte the same for the same inputs::
-
-    chef/       the Chef repository that the roles run from: what is rendered, and the cookbooks
-    image/      what is needed while baking: checks with their variables, files of the image's own
-"""
+"""The hash of all inputs of an image: an image with the same hash is not baked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is of each image: where, how old, how old what it was built on, and who uses it."""
+"""Lists the AMIs of each image: region, age, age of the base image, and users."""
 
 from __future__ import annotations
 

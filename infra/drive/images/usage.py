@@ -1,4 +1,4 @@
-"""Who uses which AMI: instances, and what Auto Scaling groups would launch next."""
+"""Finds out which AMIs are in use: by instances, and by what Auto Scaling groups would launch next."""
 
 from __future__ import annotations
 

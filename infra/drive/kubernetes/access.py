@@ -1,4 +1,4 @@
-"""How the API is reached: where it is, and credentials that last an hour, made from the cluster's authority.
+"""Access to the API: its address, and credentials valid for an hour, issued by the cluster's CA.
 
 They exist as files for as long as a command runs, in a folder of their own below ``build/<env>/state``
 (0700), for kubectl and helm read nothing else.

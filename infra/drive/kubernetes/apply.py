@@ -1,8 +1,8 @@
-"""Apply what was rendered, part by part, and take away what is ours and no longer rendered.
+"""Applies what was rendered, part by part, and prunes objects that are ours and no longer rendered.
 
-What was applied is listed in the cluster, a ConfigMap a part: to go by labels alone would hit what
-controllers copy labels to. An object leaves the list only when it is gone. kubectl's own ``--prune
---applyset`` was alpha when this was written.
+Applied objects are listed in the cluster, in a ConfigMap for each part: pruning by labels alone would hit
+objects to which controllers copy labels. An object leaves the list only when it is gone. kubectl's own
+``--prune --applyset`` was alpha when this was written.
 """
 
 from __future__ import annotations

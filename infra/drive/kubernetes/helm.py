@@ -1,4 +1,4 @@
-"""The one place that knows how Helm is called; releases as ``charts/releases.yaml`` lists them."""
+"""Calls Helm; releases are listed in ``charts/releases.yaml``."""
 
 from __future__ import annotations
 

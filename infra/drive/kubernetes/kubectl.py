@@ -1,4 +1,4 @@
-"""The one place that knows how kubectl is called."""
+"""Calls kubectl. No other module does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes: emptied of their pods with everybody's budgets respected, and taken out of the cluster."""
+"""Drains nodes, respecting disruption budgets, and removes them from the cluster."""
 
 from __future__ import annotations
 

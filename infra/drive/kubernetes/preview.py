@@ -1,8 +1,8 @@
 """A real API server for as long as a preview runs: etcd and kube-apiserver on loopback, with their own keys.
 
-There are no controllers and no kubelets: it says whether it would take an object, and how it would change it.
-KUBEBUILDER_ASSETS names the folder of the programs, as for controllers' tests (kubebuilder, "envtest").
-Nothing of it stays.
+It has no controllers and no kubelets: it only reports whether it would accept an object, and how it would
+change it. KUBEBUILDER_ASSETS names the folder of the programs, as for controllers' tests (kubebuilder,
+"envtest"). Nothing of it stays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether workloads have come up, wherever they can.
+"""Waits for workloads to come up wherever they can.
 
 ``kubectl rollout status`` and ``helm --wait`` wait for every pod, also of a node that is dead: one machine
 without power would hold up the whole cluster. Here pods on a node that is not ready are reported, not waited

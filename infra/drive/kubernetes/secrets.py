@@ -1,4 +1,4 @@
-"""The cluster's keys, made once and kept in the environment's store; what each machine is brought of them.
+"""The cluster's keys, created once and kept in the environment's store, and which of them each machine gets.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The cluster as its API tells it, all in a few calls: masters, nodes, GPUs, what does not come up."""
+"""The cluster's status from its API, in a few calls: masters, nodes, GPUs, workloads that do not come up."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""From a minor to the next: what stands in the way, and whether the cluster is as well as before after each
-step.
+"""Upgrades to the next minor version: what prevents it, and whether the cluster is as healthy as before after
+each step.
 
 Kubernetes, "Version Skew Policy": the API servers go first, a minor at a time; a kubelet may be up to
 three minors older than its API server, never newer.

@@ -1,4 +1,4 @@
-"""Bring machines in line with their roles: rsync what they need, run the client, keep what it reported."""
+"""Brings machines in line with their roles: copies what they need, runs the client, saves its report."""
 
 from __future__ import annotations
 

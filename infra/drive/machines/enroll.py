@@ -1,4 +1,4 @@
-"""First contact with a bare machine: is it the one the spec means, and has it what a converge needs?"""
+"""Onboards a bare machine: checks that it is the one in the spec and has what a converge needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine tells of itself, asked by one script: ``templates/converge/survey.sh``."""
+"""Collects facts about a machine with one script: ``templates/converge/survey.sh``."""
 
 from __future__ import annotations
 

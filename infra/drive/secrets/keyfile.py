@@ -1,8 +1,8 @@
 """The key of an environment's encrypted file, kept apart from it.
 
-It stands in the user's configuration folder (``~/.config/causeway/<env>.key``, mode 0600), so that a copy of
-the project's folder tells nobody anything; or in ``CAUSEWAY_SECRETS_KEY`` where a machine has no user, as
-in CI. Its text is 32 random bytes in base64.
+It is in the user's configuration folder (``~/.config/causeway/<env>.key``, mode 0600), so that a copy of the
+project's folder reveals nothing; or in ``CAUSEWAY_SECRETS_KEY`` if a machine has no user, as in CI. Its text
+is 32 random bytes in base64.
 """
 
 from __future__ import annotations

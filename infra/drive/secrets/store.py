@@ -1,4 +1,4 @@
-"""What a place for secrets can do, whichever it is.
+"""The interface of all secrets stores.
 
 A secret is a text under a hierarchical name, ``vpn/rack-a-us-west-2/1``. Names are not secret and appear in
 messages; values appear in no message, no log and no ``repr``.

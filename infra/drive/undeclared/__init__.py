@@ -1,4 +1,4 @@
-"""What is in AWS on resources of ours and that nobody declared.
+"""Finds undeclared settings in AWS on our resources.
 
 Terraform compares what its state holds. A rule that somebody adds to a security group is a resource of its
 own, which the state does not have. The AWS provider 5.100 owns a few such lists as a whole

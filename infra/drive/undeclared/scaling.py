@@ -1,4 +1,4 @@
-"""What else scales our Auto Scaling groups, or hears of them."""
+"""Undeclared scaling policies and notifications of our Auto Scaling groups."""
 
 from __future__ import annotations
 

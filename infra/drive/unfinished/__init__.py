@@ -1,4 +1,4 @@
-"""Creations that an apply had begun and that may have come about all the same, found by name and tag.
+"""Finds resources by name and tag that an unfinished apply may have created.
 
 An apply that is stopped cancels its calls, and AWS may carry them out nevertheless: nobody learns the id, the
 next apply fails since the name is taken, and a destroy leaves what the state never knew. So an apply notes

@@ -1,4 +1,4 @@
-"""AWS's ends of tunnels: what its VPN connections tell, and their keys."""
+"""AWS's ends of tunnels: the status of its VPN connections, and their keys."""
 
 from __future__ import annotations
 

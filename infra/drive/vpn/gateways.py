@@ -1,4 +1,4 @@
-"""A site's gateway, live: its tunnels as strongSwan and FRR see them, and what can be done to them."""
+"""A running gateway of a site: its tunnels as strongSwan and FRR see them, and operations on them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""AWS's pending maintenance of tunnel endpoints, one tunnel at a time, while traffic goes on over the others.
+"""AWS's pending maintenance of tunnel endpoints, one tunnel at a time, while traffic continues over the
+others.
 
-AWS announces the replacement of an endpoint and does it by itself once a date has passed (Site-to-Site VPN
-User Guide, "Tunnel endpoint lifecycle control"). Done by us, traffic has moved away before.
+AWS announces the replacement of an endpoint and performs it by itself after a certain date (Site-to-Site VPN
+User Guide, "Tunnel endpoint lifecycle control"). If we start it, traffic has been moved away before.
 
 The gateway keeps a mark of each tunnel that is being worked on, beside its mark of those that are drained: a
 run that was cut off is finished by the next one, and what somebody drained by hand stays drained. Both are

@@ -1,4 +1,4 @@
-"""WireGuard's keys, and the register of devices: who has which key, from when and until when.
+"""WireGuard's keys and the register of devices: who has which key, and its validity.
 
 The register lies in the secrets store, which all who push share, as records that are written once and never
 changed: ``access/wireguard/devices/<login>/<place>/<number>``. A user has a few places, each with an address

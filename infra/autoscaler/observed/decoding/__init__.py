@@ -1,7 +1,7 @@
-"""What the Kubernetes API sends, made into what the autoscaler sees.
+"""Converts data from the Kubernetes API to the autoscaler's view.
 
-A list is decoded as a whole, and one by one only where that fails: an object that makes no sense is a fault
-by its name, and no exception. Nothing here asks anybody for anything.
+A list is decoded as a whole, and item by item only if that fails: an invalid object is recorded as a fault
+under its name, not raised. Nothing here makes requests.
 """
 
 from __future__ import annotations

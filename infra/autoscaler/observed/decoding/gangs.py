@@ -1,4 +1,4 @@
-"""Which pods are useful only together, by whatever kind of object says so.
+"""Which pods are useful only together, as declared by any of several kinds of objects.
 
 In this order, the first that applies:
 
@@ -12,8 +12,8 @@ In this order, the first that applies:
   that they do not, and does so for pods of any owner;
 - a Kueue Workload of another kind of job.
 
-What an object says it needs counts from its first pod on: before, nobody knows whether there will be any.
-Only a provisioning request is made to be answered before.
+The needs of an object count from its first pod on, since before that it is unknown whether there will be any.
+Only a provisioning request is meant to be answered earlier.
 """
 
 from __future__ import annotations

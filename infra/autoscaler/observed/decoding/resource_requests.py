@@ -1,12 +1,12 @@
-"""What a pod asks for in all.
+"""Computes the total resource requests of a pod.
 
 The scheduler's formula (component-helpers ``resource/helpers.go``, KEP-753)::
 
     max(containers + sidecars, each init phase: that container + the sidecars that began before it) + overhead
 
-Limits stand for requests that are not there, as the API server has it for pods and nobody for templates. What
-a pod says for itself as a whole (``spec.resources``) goes before the sum of its containers. While a pod is
-being resized, the most of what is asked for, allotted and in force counts.
+Limits are used for missing requests; the API server does this for pods, but not for templates. Pod-level
+resources (``spec.resources``) override the sum of the containers. While a pod is being resized, the maximum
+of desired, allocated and actual resources counts.
 """
 
 from __future__ import annotations

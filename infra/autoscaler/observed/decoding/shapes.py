@@ -1,7 +1,7 @@
 """Shapes of pods and of templates. Equal ones are one object, however often they are seen.
 
-Parts of a pod that tell nothing apart stay bytes and are looked up as such: of ten thousand equal pods one is
-read, and nine thousand nine hundred and ninety-nine are found.
+Parts of a pod that do not distinguish it stay raw bytes and are looked up as such: of ten thousand equal
+pods, one is parsed and the others are found.
 """
 
 from __future__ import annotations
