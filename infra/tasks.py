@@ -21,7 +21,7 @@ def new(
     folder: Annotated[str, "the repository's folder"],
     name: Annotated[str, "of the lab and its environment; else the folder's"] = "",
 ) -> None:
-    """Make a lab's own repository; in one that is there, bring what belongs to the installed version.
+    """Create a lab's own repository; in an existing one, update the files of the installed version.
 
     Files of the lab's own are written once and never again.
 
@@ -48,7 +48,7 @@ def spec(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Print a spec as it is once all it extends is merged.
+    """Print a spec with everything that it extends merged in.
 
     Example: invoke spec --resolved --env research
     """
@@ -158,7 +158,7 @@ def apply(
     yes: Annotated[bool, "without a saved plan: plan, and apply without asking"] = False,
     rehearse: Rehearse = False,
 ) -> None:
-    """Do exactly what the last saved plan says; without one, plan, show and ask.
+    """Apply exactly the last saved plan; without one, plan, show it and ask.
 
     Example: invoke apply --env research
     """
@@ -170,7 +170,7 @@ def destroy(
     confirm: Annotated[str, "the environment's name, to confirm without a terminal"] = "",
     rehearse: Rehearse = False,
 ) -> None:
-    """Destroy everything of an environment, once its name was typed.
+    """Destroy everything in an environment, after its name has been typed.
 
     Example: invoke destroy --env local
     """
@@ -178,7 +178,7 @@ def destroy(
 
 @command("outputs", "operations:outputs")
 def outputs(env: Env = "", json: Json = False, rehearse: Rehearse = False) -> None:
-    """Print what AWS decided in the last apply: ids, addresses, tunnels, names.
+    """Print values that AWS assigned in the last apply: ids, addresses, tunnels, names.
 
     Example: invoke outputs --json | jq .vpn_connections
     """
@@ -229,7 +229,7 @@ def local_up(env: Env = "", rehearse: Rehearse = False) -> None:
 
 @command("local.down", "embedded:down")
 def local_down(env: Env = "", rehearse: Rehearse = False) -> None:
-    """Stop the embedded AWS of an environment; its resources go with it.
+    """Stop the embedded AWS of an environment; its resources are lost.
 
     Example: invoke local.down
     """
@@ -237,7 +237,7 @@ def local_down(env: Env = "", rehearse: Rehearse = False) -> None:
 
 @command("local.reset", "embedded:reset")
 def local_reset(env: Env = "", rehearse: Rehearse = False) -> None:
-    """Start over: stop the embedded AWS and put the state of its resources aside.
+    """Start over: stop the embedded AWS and set aside the state of its resources.
 
     Example: invoke local.reset
     """
@@ -245,7 +245,7 @@ def local_reset(env: Env = "", rehearse: Rehearse = False) -> None:
 
 @command("local.status", "embedded:status")
 def local_status(env: Env = "", json: Json = False, rehearse: Rehearse = False) -> None:
-    """Show whether the embedded AWS runs, where, and what it holds.
+    """Show whether the embedded AWS is running, where, and its resources.
 
     Example: invoke local.status
     """
@@ -383,7 +383,7 @@ def vpn_push(
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
-    """Bring configurations, keys and certificates to gateways and VPN servers, over SSH.
+    """Send configurations, keys and certificates to gateways and VPN servers over SSH.
 
     Example: invoke vpn.push --env research --site rack-a
     """
@@ -401,7 +401,7 @@ def vpn_status(env: Env = "", json: Json = False, rehearse: Rehearse = False) ->
 def vpn_rotate(
     env: Env = "", site: Annotated[str, "the physical site whose tunnels get new keys"] = ""
 ) -> None:
-    """Give a site's tunnels new keys, one tunnel at a time, without losing traffic.
+    """Rotate the keys of a site's tunnels, one tunnel at a time, without losing traffic.
 
     Example: invoke vpn.rotate --env research --site rack-a
     """
@@ -427,7 +427,7 @@ def vpn_maintain(
 
 @command("vpn.init", "vpn.people:init")
 def vpn_init(env: Env = "", rehearse: Rehearse = False) -> None:
-    """Make the certificate authority of laptops and their servers; asks for a passphrase.
+    """Create the certificate authority of laptops and their servers; asks for a passphrase.
 
     Example: invoke vpn.init --env research
     """
@@ -466,7 +466,7 @@ def vpn_profiles(
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
-    """Write the profiles of all users who have none yet, or of everybody.
+    """Write the profiles of all users who have none yet, or of all users.
 
     Example: invoke vpn.profiles --env research --all
     """
@@ -506,7 +506,7 @@ def vpn_renew(
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
-    """Renew what ends soon, one user's certificate, or the authority that issues.
+    """Renew certificates that expire soon, one user's certificate, or the issuing authority.
 
     Example: invoke vpn.renew --env research --user ada
     """
@@ -516,7 +516,7 @@ def vpn_renew(
 def vpn_import(
     folder: Annotated[str, "easy-rsa's pki folder, with ca.crt and index.txt"], env: Env = ""
 ) -> None:
-    """Take over an easy-rsa PKI: its authority becomes ours, and its profiles go on working.
+    """Import an easy-rsa PKI: its authority is used from now on, and its profiles keep working.
 
     Example: invoke vpn.import --env research --folder /etc/openvpn/easy-rsa/pki
     """
@@ -524,7 +524,7 @@ def vpn_import(
 
 @command("vpn.backup", "vpn.people:backup")
 def vpn_backup(env: Env = "", out: Annotated[str, "the file to write (default: <env>.pki)"] = "") -> None:
-    """Write the whole PKI into one file that a passphrase seals.
+    """Write the whole PKI into one file, encrypted with a passphrase.
 
     Example: invoke vpn.backup --env research --out research.pki
     """
@@ -536,7 +536,7 @@ def vpn_restore(
     env: Env = "",
     replace: Annotated[bool, "also over a PKI of another root"] = False,
 ) -> None:
-    """Put a backup of the PKI back; what was issued or revoked since stays.
+    """Restore a backup of the PKI; what was issued or revoked since then stays.
 
     Example: invoke vpn.restore --env research --file research.pki
     """
@@ -597,7 +597,7 @@ def cluster_add_node(
     fingerprint: Annotated[str, "its host key's SHA256 fingerprint, to confirm without a terminal"] = "",
     json: Json = False,
 ) -> None:
-    """Make a machine a node: enroll it, converge it, wait until it is ready.
+    """Add a machine as a node: enroll it, converge it, wait until it is ready.
 
     Example: invoke cluster.add-node titan-a01 --env research --login ubuntu@10.200.0.11
     """
@@ -618,7 +618,7 @@ def cluster_drain(
     ignore_budgets: Annotated[bool, "past pod disruption budgets: what they guard may be down"] = False,
     json: Json = False,
 ) -> None:
-    """Empty a node of its pods, by eviction, and keep new ones away.
+    """Drain a node: evict its pods, and keep new ones away.
 
     Example: invoke cluster.drain titan-a01 --env research
     """
@@ -634,7 +634,7 @@ def cluster_remove(
     lost: Annotated[bool, "the machine is gone: nothing is drained"] = False,
     json: Json = False,
 ) -> None:
-    """Take a node out of the cluster: drained, reset, forgotten; a master leaves etcd too.
+    """Remove a node from the cluster: drain and reset it; a master also leaves etcd.
 
     Example: invoke cluster.remove titan-a01 --env research
     """
@@ -649,7 +649,7 @@ def cluster_restore(
     lost: Annotated[Several, "a master that is gone for good"] = (),
     json: Json = False,
 ) -> None:
-    """Put etcd back as it was when a copy was taken, on all masters. Without a copy's name, show them.
+    """Restore etcd from a snapshot on all masters. Without a snapshot's name, list them.
 
     Example: invoke cluster.restore --env research --latest
     """
@@ -657,7 +657,7 @@ def cluster_restore(
 
 @command("cluster.rotate-encryption", "cluster.rotating:rotate")
 def cluster_rotate_encryption(env: Env = "", yes: Yes = False, json: Json = False) -> None:
-    """Encrypt the cluster's secrets at rest with another key, and forget the one before.
+    """Encrypt the cluster's secrets at rest with a new key, and discard the old one.
 
     Example: invoke cluster.rotate-encryption --env research
     """
@@ -665,7 +665,7 @@ def cluster_rotate_encryption(env: Env = "", yes: Yes = False, json: Json = Fals
 
 @command("cluster.rotate-signing-key", "cluster.signing:rotate")
 def cluster_rotate_signing_key(env: Env = "", yes: Yes = False, json: Json = False) -> None:
-    """Sign tokens of service accounts with another key; a day later, run again, forget the one before.
+    """Sign service account tokens with a new key; run again a day later to discard the old one.
 
     Example: invoke cluster.rotate-signing-key --env research
     """
@@ -673,7 +673,7 @@ def cluster_rotate_signing_key(env: Env = "", yes: Yes = False, json: Json = Fal
 
 @command("cluster.change-issuer", "cluster.issuers:change")
 def cluster_change_issuer(env: Env = "", yes: Yes = False, json: Json = False) -> None:
-    """Sign tokens of service accounts as the spec's first issuer; a day later, run again, forget old ones.
+    """Sign service account tokens as the spec's first issuer; run again a day later to drop old ones.
 
     Example: invoke cluster.change-issuer --env research
     """
@@ -706,7 +706,7 @@ def kubeconfig_write(
 
 @command("kubeconfig.credential", "cluster.credentials:credential", parameters={"user": "login"})
 def kubeconfig_credential(user: Annotated[str, "a login name of the spec"], env: Env = "") -> None:
-    """Print a certificate as kubectl asks for it (ExecCredential); what `kubeconfig --exec` refers to.
+    """Print a certificate as an ExecCredential for kubectl; `kubeconfig --exec` refers to this command.
 
     Example: invoke kubeconfig.credential --env research --user ada
     """
@@ -727,7 +727,7 @@ def pool_drain(
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
-    """Empty a pool before it is removed: no new nodes, and each node ends once no pod works on it.
+    """Empty a pool before it is removed: no new nodes, and each node is terminated once no pod works on it.
 
     Example: invoke pool.drain --env research --pool gpu-p3
     """
@@ -754,7 +754,7 @@ def autoscaler_explain(
     json: Json = False,
     rehearse: Rehearse = False,
 ) -> None:
-    """Explain why a pod waits, group by group, and what the autoscaler would do now. Nothing is written.
+    """Explain why a pod is waiting, group by group, and what the autoscaler would do now. Writes nothing.
 
     Example: invoke autoscaler.explain --pod user-ada/train-0 --env research
     """
@@ -770,7 +770,7 @@ def autoscaler_simulate(
     env: Env = "",
     json: Json = False,
 ) -> None:
-    """Show what a trace of jobs would have waited and cost with an environment's pools.
+    """Show how long a trace of jobs would have waited, and its cost, with an environment's pools.
 
     Example: invoke autoscaler.simulate --trace t.jsonl --plot week.svg --env research
     """
@@ -780,7 +780,7 @@ def autoscaler_simulate(
 def cluster_alert_secret(
     receiver: Annotated[str, "slack, its token; slack_webhook or webhook, its address"], env: Env = ""
 ) -> None:
-    """Store the Slack token or a webhook's address for alerts; it is asked for, or piped in.
+    """Store the Slack token or webhook address for notices; it is prompted for, or read from a pipe.
 
     Example: invoke cluster.alert-secret slack --env research
     """
@@ -806,7 +806,7 @@ def cluster_tracking_restore(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Put a copy of MLflow's database back, and restart its servers.
+    """Restore a copy of MLflow's database, and restart its servers.
 
     Example: invoke cluster.tracking-restore --env research --file research-mlflow-20261127-0300.dump
     """
