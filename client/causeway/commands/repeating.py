@@ -58,7 +58,7 @@ def _differs(known: Known) -> Iterator[str]:
     if known.job.secrets:
         yield "secrets: their current values are used"
     if known.drivers:
-        yield f"driver: it ran with {', '.join(known.drivers)}; `causeway compare` shows the present one"
+        yield f"driver: it ran with {', '.join(known.drivers)}; `causeway compare` shows the current one"
 
 
 def show_differences(out: Console, name: str, differs: Sequence[str]) -> None:
