@@ -57,7 +57,7 @@ class Position:
 
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a value stands in a spec: keys of mappings and indices of lists."""
+"""The path of a value in a spec: keys of mappings and indices of lists."""
 
 
 def dotted(path: Path) -> str:
@@ -156,7 +156,7 @@ class StalePlanError(DriveError):
 
 
 class ProtectedError(DriveError):
-    """The plan would destroy something stateful, and nobody named it."""
+    """The plan would destroy something stateful that was not named."""
 
 
 class LocalAwsError(DriveError):

@@ -5,7 +5,7 @@
     detection.learn      the results of our last writes: back-offs, and groups that go back to what they have
     state_builder.build  machines and groups, with what is coming and what is barred
     scale_up.plan        a place for everything that waits, or the reason why there is none
-    spares.more          machines that are to stand idle, where there are too few
+    spares.more          idle machines to keep ready, if there are too few
     planner.plan         what is idle, broken or taken away
 
 Requests for machines that did not come are withdrawn first: work that waited for them moves to the next group

@@ -112,7 +112,7 @@ Action: TypeAlias = (
 
 
 Outcome: TypeAlias = Literal["fits", "coming", "starting", "waits", "never"]
-"""On a node that is there; on one that boots; on one that starts now; later; on no group as it stands."""
+"""On a node that is there; on one that boots; on one that starts now; later; on no existing group."""
 
 
 class Verdict(Struct, frozen=True):

@@ -122,7 +122,7 @@ def gid_twice(facts: Facts) -> Iterator[Finding]:
     yield from _numbers_twice("groups", "gid", {name: group.gid for name, group in groups.items()})
 
 
-@check("ACC008", Level.ERROR, "A uid or gid that machines have already.")
+@check("ACC008", Level.ERROR, "A uid or gid that machines already use.")
 def taken_number(facts: Facts) -> Iterator[Finding]:
     access = facts.spec.access
     numbers: list[tuple[Path, int | None]] = [
@@ -134,7 +134,7 @@ def taken_number(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"{number} is the user ubuntu's on every machine", "take one above 1000")
 
 
-@check("ACC009", Level.ERROR, "A user or group with a name that machines have already.")
+@check("ACC009", Level.ERROR, "A user or group with a name that machines already use.")
 def taken_name(facts: Facts) -> Iterator[Finding]:
     for kind, names in (("users", facts.spec.access.users), ("groups", facts.spec.access.groups)):
         for name in names:
@@ -183,7 +183,7 @@ def _there_are(names: Mapping[str, object]) -> str:
     return f"available: {listed(sorted(names))}" if names else "there are none yet"
 
 
-@check("ACC013", Level.WARNING, "An address for warnings that is none.")
+@check("ACC013", Level.WARNING, "An invalid email address for warnings.")
 def email(facts: Facts) -> Iterator[Finding]:
     for login, user in facts.spec.access.users.items():
         if user.email and not _EMAIL.fullmatch(user.email):
@@ -205,7 +205,7 @@ def user_and_group(facts: Facts) -> Iterator[Finding]:
             )
 
 
-@check("ACC030", Level.WARNING, "Single sign-on by address, and a user who has none.")
+@check("ACC030", Level.WARNING, "Single sign-on by address, but a user has none.")
 def no_address(facts: Facts) -> Iterator[Finding]:
     for login, user in _by_address(facts):
         if not user.email:
@@ -213,7 +213,7 @@ def no_address(facts: Facts) -> Iterator[Finding]:
             yield Finding(("access", "users", login), message, "add 'email:', or name another 'claim:'")
 
 
-@check("ACC031", Level.ERROR, "Single sign-on by address, and two users who share one.", waivable=False)
+@check("ACC031", Level.ERROR, "Single sign-on by address, but two users share one.", waivable=False)
 def address_twice(facts: Facts) -> Iterator[Finding]:
     seen: dict[str, str] = {}
     for login, user in _by_address(facts):
@@ -255,7 +255,12 @@ def door_type(facts: Facts) -> Iterator[Finding]:
             yield Finding((*single.path, "instance_type"), message, meant_type(single.type_name))
 
 
-@check("ACC016", Level.ERROR, "An SSH node or VPN server starts from an image that is none.", waivable=False)
+@check(
+    "ACC016",
+    Level.ERROR,
+    "The image of an SSH node or VPN server does not exist.",
+    waivable=False,
+)
 def door_image(facts: Facts) -> Iterator[Finding]:
     images = facts.spec.images
     for single in _each_once(facts):
@@ -331,7 +336,7 @@ def open_world(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "name your networks, or let people connect by the VPN")
 
 
-@check("ACC022", Level.WARNING, "An SSH node's doors do not fit its address.")
+@check("ACC022", Level.WARNING, "An SSH node's `ssh_from` does not match its address.")
 def doors_fit(facts: Facts) -> Iterator[Finding]:
     for name, node in facts.spec.access.ssh_nodes.items():
         path: Path = ("access", "ssh_nodes", name)
@@ -386,7 +391,7 @@ def server_twice(facts: Facts) -> Iterator[Finding]:
             yield Finding(("access", "vpn", field, index), f"{word} is named already", "take one out")
 
 
-@check("ACC027", Level.WARNING, "Users of the VPN, and no server for them.")
+@check("ACC027", Level.WARNING, "Users of the VPN without a server.")
 def no_server(facts: Facts) -> Iterator[Finding]:
     users = [login for login, user in facts.spec.access.users.items() if user.vpn]
     if facts.spec.access.vpn.servers == () and users:

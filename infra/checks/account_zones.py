@@ -96,7 +96,7 @@ def _missing_zones(
 
 
 def _nat_gateways(spec: Spec, cluster: Cluster, ids: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
-    """Those that would stand where AWS makes none. Zones that the spec has by their ids, its checks know."""
+    """Those that would be where AWS creates none. Zones that the spec has by their ids, its checks know."""
     for region in cluster.regions:
         for zone in sorted(set(region.nat.values())):
             if ids.get(zone) in WITHOUT_NAT_GATEWAYS:

@@ -30,7 +30,7 @@ def known_addon(facts: Facts) -> Iterator[Finding]:
             yield Finding(("kubernetes", "addons", name), f"add-on {name} not found", hint)
 
 
-@check("ADD002", Level.ERROR, "An add-on is off that another needs.")
+@check("ADD002", Level.ERROR, "An add-on that another needs is off.")
 def needed(facts: Facts) -> Iterator[Finding]:
     for name in addons.names():
         known = addons.find(name)

@@ -51,7 +51,7 @@ def router_on_lan(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"{site.router} is not in {site.cidr}", "name an address of the LAN")
 
 
-@check("SITE029", Level.WARNING, "A site's machines are to install themselves, and no MAC address is known.")
+@check("SITE029", Level.WARNING, "A site has autoinstall, but no MAC address is known.")
 def mac_of_seed(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.racks.items():
         if site.autoinstall and site.nodes and not any(node.mac for node in site.nodes.values()):

@@ -20,7 +20,7 @@ def spare_pool(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"pool {name} not found", meant_one_of(name, facts.spec.pools))
 
 
-@check("AUT002", Level.ERROR, "More spare nodes than the pool may have, or fewer than none.")
+@check("AUT002", Level.ERROR, "More spare nodes than the pool may have, or a negative number.")
 def spare_bounds(facts: Facts) -> Iterator[Finding]:
     for name, spare in facts.spec.autoscaler.spare.items():
         pool = facts.spec.pools.get(name)
@@ -32,7 +32,7 @@ def spare_bounds(facts: Facts) -> Iterator[Finding]:
             yield Finding(("autoscaler", "spare", name), message, "change it, or a max")
 
 
-@check("AUT003", Level.ERROR, "The first pause without capacity is longer than the longest.")
+@check("AUT003", Level.ERROR, "The minimum back-off is longer than the maximum.")
 def backoff(facts: Facts) -> Iterator[Finding]:
     scaler = facts.spec.autoscaler
     if scaler.backoff_min > scaler.backoff_max:
@@ -41,7 +41,7 @@ def backoff(facts: Facts) -> Iterator[Finding]:
         yield Finding(("autoscaler", field), message, "make the first the shorter one")
 
 
-@check("AUT004", Level.WARNING, "A node counts as idle before the autoscaler has looked twice.")
+@check("AUT004", Level.WARNING, "A node counts as idle before the autoscaler has checked twice.")
 def idle(facts: Facts) -> Iterator[Finding]:
     scaler = facts.spec.autoscaler
     if scaler.idle < 2 * scaler.interval:
@@ -60,7 +60,7 @@ def minimum_cost(facts: Facts) -> Iterator[Finding]:
         yield Finding(("autoscaler", "max_hourly_cost"), message, "raise it, or lower a pool's min")
 
 
-@check("AUT006", Level.WARNING, "The limit on cost leaves no room for a single node more.")
+@check("AUT006", Level.WARNING, "The limit on cost leaves no room for another node.")
 def no_room(facts: Facts) -> Iterator[Finding]:
     limit, least = facts.spec.autoscaler.max_hourly_cost, _minimum(facts)
     growing = [

@@ -77,7 +77,7 @@ def pods_too_small(facts: Facts) -> Iterator[Finding]:
 @check(
     "NET034",
     Level.ERROR,
-    "The pods' range is larger than Kubernetes can cut into blocks of nodes.",
+    "The pod range is larger than Kubernetes can divide into node blocks.",
     waivable=False,
 )
 def pods_too_large(facts: Facts) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def pods_too_large(facts: Facts) -> Iterator[Finding]:
         yield Finding(path, message, f"a /{each - NODE_BITS} is the largest")
 
 
-@check("NET018", Level.ERROR, "The services' range is too small, or larger than Kubernetes takes.")
+@check("NET018", Level.ERROR, "The services' range is too small, or larger than Kubernetes allows.")
 def services_size(facts: Facts) -> Iterator[Finding]:
     block = facts.spec.kubernetes.services
     path = ("kubernetes", "services")

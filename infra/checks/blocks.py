@@ -102,7 +102,7 @@ def _within(block: IPv4Network, ranges: Iterable[IPv4Network]) -> bool:
 
 
 @check(
-    "NET001", Level.ERROR, "Two stated blocks of sites, pods, services or laptops overlap.", waivable=False
+    "NET001", Level.ERROR, "Two explicit blocks of sites, pods, services or laptops overlap.", waivable=False
 )
 def blocks_overlap(facts: Facts) -> Iterator[Finding]:
     yield from _clashes(
@@ -110,13 +110,13 @@ def blocks_overlap(facts: Facts) -> Iterator[Finding]:
     )
 
 
-@check("NET002", Level.ERROR, "Two stated subnets of a VPC overlap.", waivable=False)
+@check("NET002", Level.ERROR, "Two explicit subnets of a VPC overlap.", waivable=False)
 def subnets_overlap(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         yield from _clashes(_subnets(place), "take another part of the VPC, or leave it out")
 
 
-@check("NET003", Level.ERROR, "A stated subnet lies outside its VPC.", waivable=False)
+@check("NET003", Level.ERROR, "An explicit subnet is outside its VPC.", waivable=False)
 def subnet_outside(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         vpc = place.site.cidr
@@ -179,7 +179,7 @@ def node_addresses_twice(facts: Facts) -> Iterator[Finding]:
             yield Finding(node.at("address"), message, "give each its own")
 
 
-@check("NET007", Level.ERROR, "Subnets are stated, but not the block of their VPC.", waivable=False)
+@check("NET007", Level.ERROR, "Subnets are set, but not the block of their VPC.", waivable=False)
 def subnet_without_vpc(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         if place.site.cidr is None and any(_subnets(place)):
@@ -187,7 +187,7 @@ def subnet_without_vpc(facts: Facts) -> Iterator[Finding]:
             yield Finding(place.at("explicit_subnets"), message, f"state {dotted(place.at('cidr'))} too")
 
 
-@check("NET009", Level.WARNING, "A VPC, or the range of pods or services, is stated outside the supernet.")
+@check("NET009", Level.WARNING, "A VPC, or the range of pods or services, is outside the supernet.")
 def outside_supernet(facts: Facts) -> Iterator[Finding]:
     vpcs = ((path, block) for path, block in _site_blocks(facts) if path[1] in facts.places)
     for path, block in (*vpcs, *_cluster_blocks(facts)):
@@ -212,7 +212,9 @@ def _all_blocks(facts: Facts) -> Iterator[Stated]:
 
 
 @check(
-    "NET010", Level.ERROR, "A stated block touches a reserved range: loopback, the Docker bridge, multicast …"
+    "NET010",
+    Level.ERROR,
+    "An explicit block overlaps a reserved range: loopback, the Docker bridge, multicast …",
 )
 def reserved_range(facts: Facts) -> Iterator[Finding]:
     for path, block in _all_blocks(facts):
@@ -223,7 +225,7 @@ def reserved_range(facts: Facts) -> Iterator[Finding]:
                 break
 
 
-@check("NET011", Level.ERROR, "A stated block is public: the hosts that own it could no longer be reached.")
+@check("NET011", Level.ERROR, "An explicit block is public: its owners' hosts could no longer be reached.")
 def public_range(facts: Facts) -> Iterator[Finding]:
     for path, block in _all_blocks(facts):
         if not _within(block, PRIVATE) and not any(block.overlaps(taken) for taken, _ in _RESERVED):
@@ -255,7 +257,7 @@ def sites_at_home(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "move it, or waive this where nobody connects from home")
 
 
-@check("NET019", Level.ERROR, "A site's LAN is larger than a /12, which no site of ours could be.")
+@check("NET019", Level.ERROR, "A site's LAN is larger than a /12, which cannot be right.")
 def lan_size(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.racks.items():
         if site.cidr.prefixlen < LARGEST_LAN and _within(site.cidr, PRIVATE):

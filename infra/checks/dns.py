@@ -43,7 +43,7 @@ def _zone(facts: Facts) -> str:
 
 
 def _records(facts: Facts) -> Iterator[tuple[str, Record, str | None]]:
-    """Each record, with the zone it stands in; None where there is none."""
+    """Each record with its zone; None if it has none."""
     public = facts.spec.dns.public.zone if facts.spec.dns.public else None
     for name, record in facts.spec.dns.records.items():
         yield name, record, public if record.public else _zone(facts)
@@ -89,7 +89,7 @@ def split_horizon(facts: Facts) -> Iterator[Finding]:
         yield Finding(("dns", "public", "zone"), message, "give the public zone a name of its own")
 
 
-@check("DNS005", Level.ERROR, "The id of a hosted zone is none.")
+@check("DNS005", Level.ERROR, "The id of a hosted zone is invalid.")
 def zone_id(facts: Facts) -> Iterator[Finding]:
     public = facts.spec.dns.public
     if public is not None and public.id is not None and not _ZONE_ID.fullmatch(public.id):
@@ -97,7 +97,7 @@ def zone_id(facts: Facts) -> Iterator[Finding]:
         yield Finding(("dns", "public", "id"), message, "as in Z0123456789ABCDEFGHIJ")
 
 
-@check("DNS006", Level.ERROR, "A public record, and no public zone.")
+@check("DNS006", Level.ERROR, "A public record without a public zone.")
 def public_record(facts: Facts) -> Iterator[Finding]:
     for name, record, zone in _records(facts):
         if record.public and zone is None:
@@ -127,7 +127,7 @@ def cname(facts: Facts) -> Iterator[Finding]:
             yield Finding(("dns", "records", name, "values", 1), message, "take A with the addresses")
 
 
-@check("DNS009", Level.ERROR, "A record's value is none for its type.")
+@check("DNS009", Level.ERROR, "A record's value is not valid for its type.")
 def value(facts: Facts) -> Iterator[Finding]:
     for name, record, _ in _records(facts):
         for index, text in enumerate(record.values):
@@ -157,7 +157,7 @@ def _address(text: str) -> IPv4Address | None:
         return None
 
 
-@check("DNS010", Level.WARNING, "A public record says a private address.")
+@check("DNS010", Level.WARNING, "A public record has a private address.")
 def leaked_address(facts: Facts) -> Iterator[Finding]:
     for name, record, _ in _records(facts):
         for index, text in enumerate(record.values if record.public and record.type == "A" else ()):
@@ -201,7 +201,7 @@ def dangling(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"nothing has the name {host} in {zone}", meant_one_of(host, known | own))
 
 
-@check("DNS014", Level.ERROR, "A machine's full name is longer than DNS takes.")
+@check("DNS014", Level.ERROR, "A machine's full name is longer than DNS allows.")
 def host_length(facts: Facts) -> Iterator[Finding]:
     room = NAME - len(_zone(facts)) - 1
     for name, path in facts.hosts:

@@ -27,7 +27,7 @@ _ECR: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """An AWS site whose private subnets have no way to the internet, and machines stand in them."""
+    """An AWS site with machines in private subnets that have no route to the internet."""
 
     place: Place
     pools: tuple[str, ...]
@@ -79,7 +79,7 @@ def needed(facts: Facts, enclosed: Enclosed) -> dict[Word, str]:
     if enclosed.masters:
         wanted["s3"] = "copies of etcd"
         if any(group.bounds.max for group in facts.groups):
-            # Of whom a certificate is requested is asked of EC2 (``kubernetes_node/approval.py``).
+            # EC2 is asked who a certificate is requested for (``kubernetes_node/approval.py``).
             wanted["ec2"] = "machines that join"
         if spec.autoscaler.enabled and spec.autoscaler.image:
             wanted["autoscaling"] = wanted["ec2"] = "the autoscaler"
@@ -110,7 +110,7 @@ def _ecr(facts: Facts, enclosed: Enclosed) -> bool:
     return any(match is not None and match["region"] == enclosed.place.region for match in found)
 
 
-@check("SITE030", Level.ERROR, "Machines without a way out lack an endpoint of what they call.")
+@check("SITE030", Level.ERROR, "Machines without internet access lack an endpoint for a service.")
 def endpoints_lack(facts: Facts) -> Iterator[Finding]:
     for enclosed in _enclosed(facts):
         place = enclosed.place
@@ -126,7 +126,7 @@ def endpoints_lack(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, f"endpoints: [{complete}], or 'nat: one'")
 
 
-@check("SITE031", Level.ERROR, "Machines without a way out have no source of container images.")
+@check("SITE031", Level.ERROR, "Machines without internet access have no source of container images.")
 def images_out_of_reach(facts: Facts) -> Iterator[Finding]:
     if _DEFAULT in facts.spec.machines.registry_mirrors:
         return
@@ -139,7 +139,7 @@ def images_out_of_reach(facts: Facts) -> Iterator[Finding]:
         yield Finding(enclosed.place.at("nat"), message, hint)
 
 
-@check("SITE032", Level.ERROR, "Masters without a way out can't reach AWS in other regions.")
+@check("SITE032", Level.ERROR, "Masters without internet access can't reach AWS in other regions.")
 def masters_enclosed(facts: Facts) -> Iterator[Finding]:
     for enclosed in _enclosed(facts):
         others = [name for name in facts.places if name != enclosed.place.name]

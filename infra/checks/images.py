@@ -121,7 +121,7 @@ def _runs(branch: int, cuda: str) -> bool:
     return found is not None and found.runs_cuda(cuda)
 
 
-@check("IMG008", Level.ERROR, "A CUDA toolkit that makes no code any more for a GPU of the image.")
+@check("IMG008", Level.ERROR, "A CUDA toolkit that no longer supports a GPU of the image.")
 def cuda_gpu(facts: Facts) -> Iterator[Finding]:
     for name, gpu, models in _with_driver(facts):
         if gpu.cuda is None:
@@ -171,7 +171,7 @@ def id_site(facts: Facts) -> Iterator[Finding]:
                 yield Finding(("images", name, "ids", site), message, meant_one_of(site, facts.places))
 
 
-@check("IMG012", Level.ERROR, "The id of an image is none.")
+@check("IMG012", Level.ERROR, "The id of an image is invalid.")
 def id_form(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         for site, ami in image.ids.items():
@@ -180,7 +180,7 @@ def id_form(facts: Facts) -> Iterator[Finding]:
                 yield Finding(path, f"{ami!r} is not an AMI id", "as in ami-0abc1234def567890")
 
 
-@check("IMG013", Level.ERROR, "An image's root disk is smaller than the system that goes on it.")
+@check("IMG013", Level.ERROR, "An image's root disk is smaller than its base image.")
 def root_disk(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         if image.root_disk < LEAST_ROOT_MIB:
@@ -188,7 +188,7 @@ def root_disk(facts: Facts) -> Iterator[Finding]:
             yield Finding(("images", name, "root_disk"), message, "make it 8 GiB or larger")
 
 
-@check("IMG014", Level.ERROR, "The account that publishes an image is none.")
+@check("IMG014", Level.ERROR, "The account that publishes an image is invalid.")
 def source_owner(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         if image.source.owner is not None and not _OWNER.fullmatch(image.source.owner):
@@ -197,7 +197,7 @@ def source_owner(facts: Facts) -> Iterator[Finding]:
             yield Finding(("images", name, "source", "owner"), message, hint)
 
 
-@check("IMG015", Level.ERROR, "A package's name is none that Debian takes.")
+@check("IMG015", Level.ERROR, "A package's name is not valid in Debian.")
 def packages(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         for index, package in enumerate(image.packages):
@@ -217,7 +217,7 @@ def known_role(facts: Facts) -> Iterator[Finding]:
                 yield Finding(("images", name, "roles", index), f"role {role} not found", hint)
 
 
-@check("IMG017", Level.ERROR, "An image has the role of GPU nodes, and no GPU software.")
+@check("IMG017", Level.ERROR, "An image has the role of GPU nodes but no GPU software.")
 def role_without_driver(facts: Facts) -> Iterator[Finding]:
     for name, image in facts.spec.images.items():
         for index, role in enumerate(image.roles):

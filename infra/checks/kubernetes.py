@@ -182,7 +182,7 @@ def _within(domain: str, *parents: str) -> bool:
     return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
 
 
-@check("K8S013", Level.WARNING, "A taint that Kubernetes sets and takes away itself.")
+@check("K8S013", Level.WARNING, "A taint that Kubernetes sets and removes itself.")
 def reserved_taint(facts: Facts) -> Iterator[Finding]:
     for path, key in _taints(facts):
         if key.startswith(_SET_BY_CONTROLLERS):
@@ -201,7 +201,7 @@ def taint_twice(facts: Facts) -> Iterator[Finding]:
                 yield Finding((*path, index), message, hint)
 
 
-@check("K8S015", Level.ERROR, "A priority class with a name that Kubernetes keeps for itself.")
+@check("K8S015", Level.ERROR, "A priority class with a name that is reserved by Kubernetes.")
 def priority_name(facts: Facts) -> Iterator[Finding]:
     for name in facts.spec.kubernetes.priority_classes:
         if name.startswith("system-"):
@@ -221,7 +221,7 @@ def priority_twice(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "give each its own")
 
 
-@check("K8S017", Level.ERROR, "Pods' packets are larger than a line between nodes carries.")
+@check("K8S017", Level.ERROR, "The pods' MTU is larger than a path between nodes carries.")
 def pods_too_large(facts: Facts) -> Iterator[Finding]:
     pods = facts.spec.kubernetes.pods
     most = lines.most_for_pods(facts.spec)
@@ -233,7 +233,7 @@ def pods_too_large(facts: Facts) -> Iterator[Finding]:
         yield Finding(("kubernetes", "pods", "mtu"), message, "leave it out")
 
 
-@check("K8S018", Level.WARNING, "A taint that what a node needs does not tolerate.")
+@check("K8S018", Level.WARNING, "A taint that a node's own components do not tolerate.")
 def evicting_taint(facts: Facts) -> Iterator[Finding]:
     for name, pool in facts.spec.pools.items():
         for index, taint in enumerate(pool.taints):

@@ -36,7 +36,7 @@ def market_unused(facts: Facts) -> Iterator[Finding]:
                 yield Finding(one.at("market", field), message, "take it out, or say 'kind: mixed'")
 
 
-@check("POOL025", Level.ERROR, "A type is wanted on the spot market that AWS does not sell there.")
+@check("POOL025", Level.ERROR, "A type is requested on the spot market that AWS does not offer there.")
 def spot_type(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         for typed in one.types if _spot(one) else ():
@@ -44,7 +44,7 @@ def spot_type(facts: Facts) -> Iterator[Finding]:
                 yield Finding(typed.path, f"AWS sells no {typed.type.name} as spot", "take 'on-demand'")
 
 
-@check("POOL026", Level.ERROR, "The most that is paid for a spot instance is not a price.", waivable=False)
+@check("POOL026", Level.ERROR, "The maximum price of a spot instance is not a price.", waivable=False)
 def price_form(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         text = one.pool.market.max_price
@@ -74,7 +74,7 @@ def price_range(facts: Facts) -> Iterator[Finding]:
             break
 
 
-@check("POOL028", Level.WARNING, "More capacity on demand than the pool may have, so that none is spot.")
+@check("POOL028", Level.WARNING, "The on-demand base is larger than the pool's max, so no capacity is spot.")
 def base_above_max(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         market = one.pool.market
@@ -88,7 +88,7 @@ _NOT_IN_CONFIGURATIONS: Final = frozenset({"io2"})
 """Volume types that launch configurations do not have (provider aws, aws_launch_configuration)."""
 
 
-@check("POOL029", Level.ERROR, "A launch configuration can't express what the pool wants.")
+@check("POOL029", Level.ERROR, "A launch configuration can't express the pool's settings.")
 def configuration(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         for path, what in _beyond_configurations(one):
@@ -215,7 +215,7 @@ HIBERNATION_MIB: Final = 150 * 1024
 """Linux instances with less memory hibernate (EC2 User Guide, "Prerequisites for hibernation")."""
 
 
-@check("POOL033", Level.ERROR, "A type is to hibernate that can't.")
+@check("POOL033", Level.ERROR, "Hibernation is requested for a type that does not support it.")
 def hibernation(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         if one.pool.warm_pool is None or one.pool.warm_pool.state != "Hibernated":
@@ -255,7 +255,7 @@ def reservation_conflict(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, "no reservation is to be used, and one is named", "take one out")
 
 
-@check("POOL035", Level.ERROR, "The id of a capacity reservation, or the ARN of a group of them, is none.")
+@check("POOL035", Level.ERROR, "The id of a capacity reservation, or the ARN of a group of them, is invalid.")
 def reservation_form(facts: Facts) -> Iterator[Finding]:
     for group in _reserving(facts):
         reserved = group.bounds.capacity_reservation
@@ -329,7 +329,7 @@ def _disks(one: Machines) -> Iterator[tuple[Path, Disk]]:
         yield one.at("scratch_disks", index), disk
 
 
-@check("POOL038", Level.ERROR, "A disk is smaller or larger than its kind of volume can be.")
+@check("POOL038", Level.ERROR, "A disk is smaller or larger than its volume type allows.")
 def disk_size(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         for path, disk in _disks(one):
@@ -402,7 +402,7 @@ def root_kind(facts: Facts) -> Iterator[Finding]:
             yield Finding(one.at("root_disk", "type"), message, "take gp3")
 
 
-@check("POOL041", Level.ERROR, "A root disk is smaller than the image that goes on it.")
+@check("POOL041", Level.ERROR, "A root disk is smaller than its image.")
 def root_size(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         disk = one.pool.root_disk

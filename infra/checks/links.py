@@ -46,7 +46,7 @@ _VPN_CONNECTIONS: Final = {
 
 
 @check(
-    "NET015", Level.ERROR, "The tunnels' block is not within 169.254.0.0/16, as AWS demands.", waivable=False
+    "NET015", Level.ERROR, "The tunnels' block is not within 169.254.0.0/16, as AWS requires.", waivable=False
 )
 def links_range(facts: Facts) -> Iterator[Finding]:
     links = facts.spec.network.links
@@ -112,7 +112,7 @@ def asn_reserved(facts: Facts) -> Iterator[Finding]:
                 yield Finding(path, f"AS {gateway.asn} is Amazon's own{where}", _LEAVE_OUT)
 
 
-@check("NET022", Level.ERROR, "A region's autonomous system number is not private, as AWS demands.")
+@check("NET022", Level.ERROR, "A region's autonomous system number is not private, as AWS requires.")
 def asn_private(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         asn = place.site.asn
@@ -121,7 +121,7 @@ def asn_private(facts: Facts) -> Iterator[Finding]:
             yield Finding(place.at("asn"), message, _LEAVE_OUT)
 
 
-@check("NET023", Level.WARNING, "More VPN connections to a region than AWS allows without asking.")
+@check("NET023", Level.WARNING, "More VPN connections to a region than AWS allows by default.")
 def vpn_connections(facts: Facts) -> Iterator[Finding]:
     name, whose = _VPN_CONNECTIONS[defaults.interconnect(facts.spec)]
     quota = quotas.known(name)
@@ -169,7 +169,7 @@ def propagated_routes(facts: Facts) -> Iterator[Finding]:
             )
 
 
-@check("NET024", Level.WARNING, "More peerings of a VPC than AWS allows without asking.")
+@check("NET024", Level.WARNING, "More peerings of a VPC than AWS allows by default.")
 def peerings(facts: Facts) -> Iterator[Finding]:
     each, quota = len(facts.places) - 1, quotas.known("peerings-per-vpc")
     if defaults.interconnect(facts.spec) == "peering" and each > quota.default:
@@ -184,7 +184,7 @@ def _gateway_addresses(facts: Facts) -> Iterator[tuple[Path, IPv4Address, Gatewa
                 yield ("sites", name, "gateway", "addresses", index), address, site.gateway
 
 
-@check("NET025", Level.ERROR, "A gateway's public address is none.")
+@check("NET025", Level.ERROR, "A gateway's public address is invalid.")
 def gateway_private(facts: Facts) -> Iterator[Finding]:
     for path, address, gateway in _gateway_addresses(facts):
         if any(address in block for block in _NEVER_PUBLIC):
@@ -204,7 +204,7 @@ def gateway_addresses_twice(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "each VPN connection needs an address of its own")
 
 
-@check("NET038", Level.WARNING, "Two sites are both behind NAT, and neither can call the other.")
+@check("NET038", Level.WARNING, "Two sites are both behind NAT, so neither can reach the other.")
 def both_behind_nat(facts: Facts) -> Iterator[Finding]:
     hidden = {
         name for name, site in facts.racks.items() if site.gateway is not None and site.gateway.behind_nat
@@ -216,7 +216,7 @@ def both_behind_nat(facts: Facts) -> Iterator[Finding]:
             yield Finding(("sites", second, "gateway", "behind_nat"), message, hint)
 
 
-@check("NET036", Level.WARNING, "A site's autonomous system number is not private: it belongs to somebody.")
+@check("NET036", Level.WARNING, "A site's autonomous system number is not private.")
 def asn_public(facts: Facts) -> Iterator[Finding]:
     for name, gateway in _speakers(facts):
         taken = gateway.asn in _AWS_ASNS or gateway.asn in _RESERVED_ASNS

@@ -49,7 +49,7 @@ def time_servers(facts: Facts) -> Iterator[Finding]:
             )
 
 
-@check("MACH002", Level.ERROR, "A package's name is none that Debian takes.")
+@check("MACH002", Level.ERROR, "A package's name is not valid in Debian.")
 def packages(facts: Facts) -> Iterator[Finding]:
     for index, package in enumerate(facts.spec.machines.packages):
         if not PACKAGE.fullmatch(package):

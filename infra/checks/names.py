@@ -36,7 +36,7 @@ a tab are not spaces (Tag Editor User Guide, "Tag naming limits"; IAM API Refere
 _ENVIRONMENT: Final = "<environment>"
 
 
-@check("NAME001", Level.ERROR, "Two things of one region get the same name in AWS.")
+@check("NAME001", Level.ERROR, "Two resources of one region get the same name in AWS.")
 def aws_names(facts: Facts) -> Iterator[Finding]:
     things: list[tuple[str, str, str, Path]] = [
         (
@@ -77,7 +77,7 @@ def link_names(facts: Facts) -> Iterator[Finding]:
                     yield Finding(path, message, "rename one of the sites")
 
 
-@check("NAME003", Level.ERROR, "A tag whose name AWS keeps for itself.")
+@check("NAME003", Level.ERROR, "A tag whose name is reserved by AWS.")
 def aws_tags(facts: Facts) -> Iterator[Finding]:
     for key in facts.spec.tags:
         if key.lower().startswith("aws:"):
@@ -92,7 +92,7 @@ def our_tags(facts: Facts) -> Iterator[Finding]:
             yield Finding(("tags", key), message, "take another name; filters and policies go by ours")
 
 
-@check("NAME005", Level.ERROR, "A text becomes a tag, and not every service of AWS takes its characters.")
+@check("NAME005", Level.ERROR, "A text becomes a tag with characters that not every AWS service accepts.")
 def tag_characters(facts: Facts) -> Iterator[Finding]:
     for path, key, text in _tags_stated(facts):
         wrong = sorted({sign for sign in key + text if not _taken(sign)})
@@ -133,7 +133,7 @@ def tag_case(facts: Facts) -> Iterator[Finding]:
             yield Finding(("tags", key), f"IAM takes it for {first}, which differs only in case", "keep one")
 
 
-@check("NAME007", Level.ERROR, "A pool's group would have more tags than AWS takes.")
+@check("NAME007", Level.ERROR, "A pool's group would have more tags than AWS allows.")
 def tag_count(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         wanted = _tags(facts, one)
@@ -173,7 +173,7 @@ def _tags(facts: Facts, one: Machines) -> int:
     )
 
 
-@check("NAME008", Level.ERROR, "A text becomes a tag that is longer than AWS takes.")
+@check("NAME008", Level.ERROR, "A text becomes a tag that is longer than AWS allows.")
 def tag_length(facts: Facts) -> Iterator[Finding]:
     for path, key, text in _tags_stated(facts):
         for part, kind in ((key, "tag-key"), (text, "tag-value")):

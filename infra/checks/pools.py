@@ -98,7 +98,7 @@ def driver_present(facts: Facts) -> Iterator[Finding]:
             yield Finding(one.at("image"), message, hint)
 
 
-@check("POOL007", Level.ERROR, "A pool's stated architecture is not its image's.")
+@check("POOL007", Level.ERROR, "A pool's architecture differs from its image's.")
 def stated_architecture(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         stated = one.pool.architecture
@@ -168,14 +168,14 @@ def zone_twice(facts: Facts) -> Iterator[Finding]:
             yield Finding(group.at("zones", index), f"{zone} is named already", "take one out")
 
 
-@check("POOL014", Level.WARNING, "A pool may never have a node.")
+@check("POOL014", Level.WARNING, "A pool can never have a node.")
 def never_a_node(facts: Facts) -> Iterator[Finding]:
     for name, pool in facts.spec.pools.items():
         if all(bound.max == 0 for bound in pool.regions.values()):
             yield Finding(("pools", name, "regions"), "max is 0 everywhere", "raise it, or drop the pool")
 
 
-@check("POOL015", Level.WARNING, "A type weighs more than the pool may have, so it can't be started.")
+@check("POOL015", Level.WARNING, "A type has a larger weight than the pool's max, so it can't be started.")
 def too_heavy(facts: Facts) -> Iterator[Finding]:
     for group in facts.groups:
         for typed in group.machines.types:
@@ -184,7 +184,7 @@ def too_heavy(facts: Facts) -> Iterator[Finding]:
                 yield Finding(group.at("max"), message, "max counts units of weight, not machines")
 
 
-@check("POOL016", Level.WARNING, "A larger type weighs less than a smaller one of its pool.")
+@check("POOL016", Level.WARNING, "A larger type has a smaller weight than a smaller type of its pool.")
 def weights_reversed(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         by_size = sorted(one.types, key=lambda typed: (_size(typed.type), typed.weight))
@@ -214,7 +214,7 @@ def role(facts: Facts) -> Iterator[Finding]:
             yield Finding(one.at("role"), message, "leave it out: the types decide")
 
 
-@check("POOL018", Level.ERROR, "Elastic Fabric Adapters are wanted on a type that has none.")
+@check("POOL018", Level.ERROR, "Elastic Fabric Adapters are requested on a type that has none.")
 def efa_type(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         for typed in one.types if one.pool.efa else ():

@@ -28,7 +28,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "ADD": "Add-ons of the cluster",
     "STO": "Storage and state",
     "DNS": "Names in DNS",
-    "ACC": "Doors and people",
+    "ACC": "Access and users",
     "AUT": "The autoscaler",
     "RES": "What researchers run on",
     "NAME": "Names and tags",

@@ -13,7 +13,7 @@ from infra.schema import defaults
 from infra.schema.addons import RESEARCH
 
 
-@check("RES001", Level.ERROR, "The default image of research is none of its images.", waivable=False)
+@check("RES001", Level.ERROR, "The default image of research is not one of its images.", waivable=False)
 def default_image(facts: Facts) -> Iterator[Finding]:
     research = facts.spec.research
     if research is not None and research.default_image not in research.images:

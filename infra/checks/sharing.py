@@ -34,7 +34,7 @@ def _shared(facts: Facts) -> Iterator[_Shared]:
         yield _Shared(one.at("gpus"), gpu, one.pool.gpus.time_slices, one.pool.gpus.mig)
 
 
-@check("GPU001", Level.ERROR, "GPUs are to be split that can't be (Multi-Instance GPU).")
+@check("GPU001", Level.ERROR, "GPUs that do not support Multi-Instance GPU are to be split.")
 def can_be_split(facts: Facts) -> Iterator[Finding]:
     for each in _shared(facts):
         if each.mig is not None and each.gpu is not None and not each.gpu.mig:

@@ -25,7 +25,7 @@ def one_primary(facts: Facts) -> Iterator[Finding]:
         yield Finding(place.at("primary"), message, "give this one an overflow order instead")
 
 
-@check("SITE002", Level.ERROR, "Of several regions none is primary.")
+@check("SITE002", Level.ERROR, "There are several regions, and none is primary.")
 def some_primary(facts: Facts) -> Iterator[Finding]:
     if len(facts.places) > 1 and not any(place.site.primary for place in facts.places.values()):
         message = f"none of the regions {listed(facts.places)} is primary"
@@ -91,7 +91,7 @@ def no_nat_gateway(zone: str) -> tuple[str, str]:
     )
 
 
-@check("SITE006", Level.ERROR, "Subnets are stated for a zone that the site does not use.")
+@check("SITE006", Level.ERROR, "Subnets are defined for a zone that the site does not use.")
 def subnets_of_no_zone(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         for zone in place.site.explicit_subnets if place.known is not None else ():
@@ -120,7 +120,7 @@ def overflow_of_primary(facts: Facts) -> Iterator[Finding]:
             yield Finding(place.at("overflow"), "the primary region comes before all others", "take it out")
 
 
-@check("SITE009", Level.ERROR, "A region's VPN connections go to a site that is none of ours.")
+@check("SITE009", Level.ERROR, "A region's VPN connections go to a site that the spec does not have.")
 def vpn_to_nowhere(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         for index, name in enumerate(place.site.vpn or ()):
@@ -139,7 +139,7 @@ def vpn_without_gateway(facts: Facts) -> Iterator[Finding]:
                 yield Finding(place.at("vpn", index), f"{name} has no gateway", hint)
 
 
-@check("SITE011", Level.WARNING, "A physical site without a gateway is an island.")
+@check("SITE011", Level.WARNING, "A physical site without a gateway is isolated.")
 def island(facts: Facts) -> Iterator[Finding]:
     asked = {name for place in facts.places.values() for name in place.site.vpn or ()}
     for name, site in facts.racks.items():
@@ -158,7 +158,7 @@ def gateway_node(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"{name} has no node {node}", meant_one_of(node, site.nodes))
 
 
-@check("SITE013", Level.WARNING, "It is not said which node is the gateway.")
+@check("SITE013", Level.WARNING, "A site with a gateway does not define which node it is.")
 def gateway_unclear(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.racks.items():
         if site.gateway is None or site.gateway.node is not None:
@@ -226,7 +226,7 @@ def node_driver(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, driver_misfit(node.gpu, branch), best_driver([node.gpu]))
 
 
-@check("SITE018", Level.ERROR, "A physical node without GPUs is to work as one that has them.")
+@check("SITE018", Level.ERROR, "A physical node without GPUs has a role for nodes with GPUs.")
 def gpu_role(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         if NodeRole.GPU_WORKER in node.node.roles and node.node.gpus is None:
@@ -262,7 +262,7 @@ def partitions(facts: Facts) -> Iterator[Finding]:
             yield Finding(place.at(), message, "an account is in one partition: make it a cluster of its own")
 
 
-@check("SITE033", Level.ERROR, "A KMS key is of another region or account than the site.")
+@check("SITE033", Level.ERROR, "A KMS key belongs to another region or account than the site.")
 def key_elsewhere(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         if place.site.kms_key is None:
@@ -303,7 +303,7 @@ def free_name(facts: Facts) -> Iterator[Finding]:
             yield Finding(place.at(), message, f"call it {place.region}, after its region")
 
 
-@check("SITE023", Level.WARNING, "Settings of Kubernetes, and no region for the control plane.")
+@check("SITE023", Level.WARNING, "Settings of Kubernetes without a region for the control plane.")
 def no_region(facts: Facts) -> Iterator[Finding]:
     spec = facts.spec
     # Whatever else wants a region says so itself.

@@ -40,7 +40,7 @@ def known_name(facts: Facts) -> Iterator[Finding]:
             yield Finding(("software", name), f"no cookbook installs {name}", hint)
 
 
-@check("SOFT002", Level.ERROR, "The version of software is none.")
+@check("SOFT002", Level.ERROR, "The version of software is invalid.")
 def version_form(facts: Facts) -> Iterator[Finding]:
     for path, pin, found in _known(facts):
         if not _VERSION.fullmatch(pin.version):
@@ -48,7 +48,7 @@ def version_form(facts: Facts) -> Iterator[Finding]:
             yield Finding((*path, "version"), f"{pin.version!r} is not a version", hint)
 
 
-@check("SOFT003", Level.ERROR, "A checksum of software is none, or of an architecture that we do not have.")
+@check("SOFT003", Level.ERROR, "A checksum of software is invalid, or for an unsupported architecture.")
 def checksum_form(facts: Facts) -> Iterator[Finding]:
     for path, pin, _ in _known(facts):
         for architecture, digest in pin.sha256.items():
@@ -61,7 +61,7 @@ def checksum_form(facts: Facts) -> Iterator[Finding]:
                 yield Finding(at, message, "as sha256sum prints it")
 
 
-@check("SOFT004", Level.ERROR, "The download location of software is not an address.")
+@check("SOFT004", Level.ERROR, "The download location of software is not a URL.")
 def url_form(facts: Facts) -> Iterator[Finding]:
     for path, pin, _ in _known(facts):
         if pin.url is None:
@@ -94,7 +94,7 @@ def unchecked(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, f"add 'sha256:' with {listed(ARCHITECTURES)}")
 
 
-@check("SOFT006", Level.WARNING, "A place to download software from that comes by a package manager.")
+@check("SOFT006", Level.WARNING, "A download location for software that is installed by a package manager.")
 def url_unused(facts: Facts) -> Iterator[Finding]:
     for path, pin, found in _known(facts):
         for field, stated in (("url", pin.url), ("sha256", pin.sha256)):
@@ -103,7 +103,7 @@ def url_unused(facts: Facts) -> Iterator[Finding]:
                 yield Finding((*path, field), message, "take it out")
 
 
-@check("SOFT007", Level.ERROR, "Chef Infra Client without the user's word that its licence is accepted.")
+@check("SOFT007", Level.ERROR, "Chef Infra Client without the user's acceptance of its licence.")
 def chef_unlicensed(facts: Facts) -> Iterator[Finding]:
     chosen = facts.spec.software.get("chef")
     if chosen is not None and chosen.license is None:

@@ -54,7 +54,7 @@ def known_region(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, meant_one_of(site, facts.places))
 
 
-@check("STO002", Level.ERROR, "Storage of AWS, and no region to put it in.", waivable=False)
+@check("STO002", Level.ERROR, "AWS storage without a region.", waivable=False)
 def no_region(facts: Facts) -> Iterator[Finding]:
     storage = facts.spec.storage
     for kind, names in (("efs", storage.efs), ("s3", storage.s3)):
@@ -72,7 +72,12 @@ def region_twice(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"{site} is named already", "take one out")
 
 
-@check("STO004", Level.ERROR, "An NFS export is of no physical site of the spec.", waivable=False)
+@check(
+    "STO004",
+    Level.ERROR,
+    "An NFS export is not at a physical site of the spec.",
+    waivable=False,
+)
 def nfs_site(facts: Facts) -> Iterator[Finding]:
     for name, nfs in facts.spec.storage.nfs.items():
         if nfs.site not in facts.racks:
@@ -154,7 +159,7 @@ def nested(facts: Facts) -> Iterator[Finding]:
                 break
 
 
-@check("STO010", Level.ERROR, "A bucket's name is none that S3 takes.")
+@check("STO010", Level.ERROR, "A bucket's name is not valid in S3.")
 def bucket_name(facts: Facts) -> Iterator[Finding]:
     stated: list[tuple[Path, str]] = [
         (("storage", "s3", name, "name"), bucket.name)
@@ -211,7 +216,7 @@ def efs_modes(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "leave performance out, or add 'throughput: bursting'")
 
 
-@check("STO015", Level.ERROR, "Two access points make one directory with different owners.")
+@check("STO015", Level.ERROR, "Two access points create one directory with different owners.")
 def access_points(facts: Facts) -> Iterator[Finding]:
     for name, efs in facts.spec.storage.efs.items():
         seen: dict[str, str] = {}
@@ -273,7 +278,7 @@ def embedded(facts: Facts) -> Iterator[Finding]:
             yield Finding(("aws", field), message, "leave it out")
 
 
-@check("STO021", Level.ERROR, "The number of an AWS account is none.")
+@check("STO021", Level.ERROR, "The number of an AWS account is invalid.")
 def account(facts: Facts) -> Iterator[Finding]:
     number = facts.spec.aws.account
     if number is not None and not facts.spec.aws.embedded and not re.fullmatch(r"\d{12}", number):
@@ -281,7 +286,7 @@ def account(facts: Facts) -> Iterator[Finding]:
         yield Finding(("aws", "account"), message, "twelve digits; aws sts get-caller-identity tells them")
 
 
-@check("STO022", Level.ERROR, "The path of secrets is none that Parameter Store takes.")
+@check("STO022", Level.ERROR, "The path of secrets is not valid in Parameter Store.")
 def secrets_prefix(facts: Facts) -> Iterator[Finding]:
     # Systems Manager User Guide, "Requirements and constraints for parameter names"
     prefix = facts.spec.secrets.prefix

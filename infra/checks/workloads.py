@@ -53,7 +53,7 @@ def missing_gpus(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "take it out, or its work with a use for GPUs waits for ever")
 
 
-@check("WORK003", Level.WARNING, "Groups are sure of more GPUs than there are.")
+@check("WORK003", Level.WARNING, "Groups are guaranteed more GPUs than there are.")
 def promised_twice(facts: Facts) -> Iterator[Finding]:
     quotas = {name: each.gpu_quota for name, each in facts.spec.access.groups.items() if each.gpu_quota}
     promised, there = sum(quotas.values()), sum(count for _, count in _gpus(facts))

@@ -1,4 +1,4 @@
-"""The embedded AWS: up, down, afresh."""
+"""The embedded AWS: start, stop, reset."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def down(environment: Environment) -> int:
 
 
 def reset(environment: Environment) -> int:
-    """Start afresh: stopped, and the state of its resources put aside."""
+    """Stop it, and set aside the state of its resources."""
     from infra.drive import workspace
 
     _require(environment)
@@ -51,7 +51,7 @@ def _require(environment: Environment) -> None:
 
 
 def _lives_there(environment: Environment) -> bool:
-    """As its spec says. One that is wrong keeps nobody from stopping what was started for it before."""
+    """As its spec says. An invalid spec does not prevent stopping what was started for it before."""
     try:
         return load(environment.spec_file).spec.aws.embedded
     except SpecError:

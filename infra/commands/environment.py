@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One file in ``environments/`` and what stands beside it."""
+    """One file in ``environments/`` and the files beside it."""
 
     name: str
     rehearsed: bool = False
@@ -114,7 +114,7 @@ class Project:
     changes: tuple[Change, ...]
     """What differs from that; nothing before the first apply."""
     kept: str
-    """The lock file's text as it stands on disk; empty without one."""
+    """The lock file's text on disk; empty without one."""
     lock: str
     """Its text as it must be from now on."""
     outputs: Outputs

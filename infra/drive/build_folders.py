@@ -42,7 +42,7 @@ class Folders:
 
     @property
     def unprotected(self) -> Path:
-        """A copy of the root module. It stands beside the original, so that relative paths in it (the
+        """A copy of the root module. It is beside the original, so that relative paths in it (the
         state's, the modules') mean the same."""
         return self.build / ".unprotected"
 

@@ -193,8 +193,8 @@ def _handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
         yield  # Python lets only the main thread handle signals
         return
     # What is ignored (nohup, a shell's background job) stays so.
-    heeded = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in heeded}
+    obeyed = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in obeyed}
     try:
         yield
     finally:

@@ -206,7 +206,7 @@ def local_state(folders: Folders) -> Path | None:
 
 
 def state_position(folders: Folders) -> StatePosition | None:
-    """Where the state stands, of a local backend; None for any other."""
+    """Path of the state with a local backend; None for any other."""
     path = local_state(folders)
     if path is None:
         return None

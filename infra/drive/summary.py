@@ -20,7 +20,7 @@ _COLUMNS: Final[tuple[tuple[Action, str, str], ...]] = (
     ("delete", "destroyed", "-"),
 )
 _SHARED = "shared"
-"""What stands in the root module: it belongs to no site."""
+"""What is in the root module and belongs to no site."""
 _VALUE = 60
 """Characters of a value that are shown."""
 _NAMED = 12

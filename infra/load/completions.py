@@ -29,7 +29,7 @@ _NESTED: Final = 6
 """How many names, the most used, are those of entries of mappings within mappings."""
 
 _NOT_WRITTEN: Final = object()
-"""Stands for a field that is left to its default."""
+"""Marks a field that is left to its default."""
 
 _SCALARS: Final = (
     "false", "true", "1", "2", "0", "16", "100", "1000", "4500", "64512", "0.5", "1.30", "0750", "02:30",

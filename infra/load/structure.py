@@ -35,7 +35,7 @@ _EXPECTED: Final = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
-"""Pydantic's kinds of error → what should stand there. For all others it is one value."""
+"""Pydantic's kinds of error → what is expected. For all others it is one value."""
 
 
 _MOVED: Final = {"autoscaler.notices": "kubernetes.alerts"}

@@ -1,7 +1,7 @@
 """What the cloud holds beyond what a fresh account has, in every region.
 
 No list of kinds that someone would forget to extend: each backend of moto keeps its resources in dictionaries
-and lists, and what stands there now but did not when the backend was made is a resource somebody created.
+and lists. Anything that was not there when the backend was created is a resource that somebody created.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which API call a request is, told before moto sees it."""
+"""Determines which API call a request is, before moto sees it."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Copy(Struct, frozen=True):
     """Unique: the spec's name and the source's site, ``homes-rack-a``."""
     kind: Literal["nfs", "efs"]
     site: str
-    """Where the source stands, and where the copy is made."""
+    """Where the source is, and where the copy is made."""
     path: str
     """As machines see it: ``/home``."""
     export: str | None
@@ -286,7 +286,7 @@ class Access(Struct, frozen=True):
     users: tuple[User, ...]
     departed_groups: tuple[Departed, ...]
     departed_users: tuple[Departed, ...]
-    """Whom machines must not know any more."""
+    """Users whom machines must not have any more."""
     node_groups: tuple[str, ...]
     """Groups whose users may log in to any machine: those that may reach nodes, or become root."""
     admin: Admin

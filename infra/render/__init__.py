@@ -41,11 +41,11 @@ RENDERERS: Final[Mapping[str, Renderer]] = MappingProxyType(
         for target in ("autoinstall", "chef", "kubernetes", "openvpn", "packer", "strongswan", "terraform")
     }
 )
-"""Target → its renderer. What it gives stands in ``build/<env>/<target>/``."""
+"""Target → its renderer, whose files go to ``build/<env>/<target>/``."""
 
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> dict[str, str]:
-    """Everything that stands in ``build/<env>/``, by path; without outputs, what can be had before apply."""
+    """Everything in ``build/<env>/``, by path; without outputs, what is known before apply."""
     from infra.model import to_json
 
     targets = [under(target, renderer(cluster, outputs)) for target, renderer in RENDERERS.items()]

@@ -48,7 +48,7 @@ def dnsmasq(
         zone=cluster.domain,
         upstream=upstream,
         alone=not upstream,
-        # What stands in the hosts file is asked of nobody: not for IPv6 addresses either, over tunnels that
+        # Names in the hosts file are not forwarded: not for IPv6 addresses either, over tunnels that
         # may be down. In regions the VPC's own resolver is always there.
         local=[] if resolver else _local(cluster, outputs),
         reverse=[{"block": block, "resolver": one} for block in nodes for one in upstream],

@@ -23,7 +23,7 @@ _KUBERNETES: Final = frozenset({"control-plane", "worker", "gpu-worker"})
 """Roles that bring kubelet and containerd."""
 
 _USER: Final = "ubuntu"
-"""Whom Canonical's images let in (https://documentation.ubuntu.com/aws/)."""
+"""The login of Canonical's images (https://documentation.ubuntu.com/aws/)."""
 
 
 def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:

@@ -233,7 +233,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         labels=dict(sorted(labels.items())),
         ubuntu=node.ubuntu or site.ubuntu,
         router=router,
-        # Whom others ask does not ask itself.
+        # A resolver that others use does not use itself.
         resolvers=tuple(each for each in site.resolvers if each != node.address) or (router,),
         taints=(
             *role_taints(roles),

@@ -46,7 +46,7 @@ def resolve_storage(
     sites: tuple[PhysicalSite, ...],
     joined: Joined,
 ) -> made.Storage:
-    """File systems and buckets, each where it stands, and who mounts which."""
+    """File systems and buckets, where each is, and who mounts which."""
     by_name = {region.name: region for region in regions}
     efs = tuple(
         made.FileSystem(

@@ -19,7 +19,7 @@ class PoolNames:
     """The pools' names in AWS, and what the lock must hold of them."""
 
     born: Mapping[str, str]
-    """Pool → the name that stands in its groups' names; never the same for two pools."""
+    """Pool → the name used in its groups' names; never the same for two pools."""
     lock: Mapping[str, tuple[str, ...]]
     """Born name → the names since, of those that were renamed."""
 

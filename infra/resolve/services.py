@@ -15,12 +15,12 @@ _INGRESS: Final = 12
 
 
 def resolver(services: IPv4Network) -> IPv4Address:
-    """Whom pods ask for names: on a node its cache, elsewhere CoreDNS (kubeadm, ``GetDNSIP``)."""
+    """The DNS server of pods: on a node its cache, elsewhere CoreDNS (kubeadm, ``GetDNSIP``)."""
     return services[_RESOLVER]
 
 
 def coredns(services: IPv4Network) -> IPv4Address:
-    """Whom caches ask, which listen on the resolver's address themselves."""
+    """The upstream of caches, which listen on the resolver's address themselves."""
     return services[_COREDNS]
 
 

@@ -169,7 +169,7 @@ def _to_sites(
                 remote_asn=peer.gateway.asn,
                 routing="bgp" if gateway.routing == peer.gateway.routing == "bgp" else "static",
                 accepts=(peer.lan,),
-                # Whoever hides behind NAT can't be called; of equals, the first by name calls.
+                # An end behind NAT cannot be reached, so it initiates; of equals, the first by name does.
                 initiates=gateway.behind_nat or (not peer.gateway.behind_nat and site.name == first),
             )
 

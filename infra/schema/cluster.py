@@ -82,7 +82,7 @@ class Spec(Part):
     """The range that is this cluster's alone: every block comes from it unless one is given elsewhere, and
     machines trust what comes from it."""
     owner: Annotated[Text, IN_PLACE] = ""
-    """Whom to ask, a mail address or a team."""
+    """Contact: an email address or a team."""
     tags: Annotated[dict[TagKey, TagValue], Field(max_length=40), IN_PLACE] = Field(default_factory=dict)
     """AWS tags on everything, beside our own."""
     aws: Annotated[Aws, IN_PLACE] = Field(default_factory=Aws)

@@ -103,20 +103,20 @@ def _numbers_too(value: Any) -> Any:
         return [_numbers_too(entry) for entry in value]
     if not isinstance(value, dict):
         return value
-    mended = {key: _numbers_too(entry) for key, entry in value.items()}
+    fixed = {key: _numbers_too(entry) for key, entry in value.items()}
     for word, bound in _BOUNDS.items():
-        limit = mended.pop(word, None)
-        if isinstance(limit, int | float) and mended.get("type") in ("integer", "number"):
-            mended[bound] = limit
-    choices = mended.get("enum", [mended["const"]] if isinstance(mended.get("const"), str) else [])
+        limit = fixed.pop(word, None)
+        if isinstance(limit, int | float) and fixed.get("type") in ("integer", "number"):
+            fixed[bound] = limit
+    choices = fixed.get("enum", [fixed["const"]] if isinstance(fixed.get("const"), str) else [])
     numbers = [
         json.loads(choice) for choice in choices if isinstance(choice, str) and _NUMBER.fullmatch(choice)
     ]
     if numbers:
-        mended.pop("const", None)
-        mended.pop("type", None)
-        mended["enum"] = [*choices, *numbers]
-    return mended
+        fixed.pop("const", None)
+        fixed.pop("type", None)
+        fixed["enum"] = [*choices, *numbers]
+    return fixed
 
 
 EXAMPLE = """\

@@ -1,4 +1,4 @@
-"""Where machines stand: racks of our own, and AWS regions."""
+"""Where machines are: racks of our own, and AWS regions."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The scheduler takes pods in order of priority and age and puts each on the fullest node that it fits, so that
 whole nodes stay free (kube-scheduler's NodeResourcesFit with ``MostAllocated``, as clusters of GPUs have
 it). What does not fit waits and lets others pass. A gang has all its places at once or none (as Kueue and
-the coscheduling plugin do), at one site unless it may stand at several. There is no preemption.
+the coscheduling plugin do), at one site unless it may run at several. Preemption is not modelled.
 """
 
 from __future__ import annotations

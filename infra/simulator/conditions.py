@@ -1,6 +1,6 @@
 """What the simulated world is like: how machines boot, where there are any, what breaks.
 
-The numbers that stand here are rounded from what people report of GPU machines on AWS; a trace may bring
+The numbers here are rounded from what people report of GPU machines on AWS; a trace may bring
 others along.
 """
 

@@ -9,7 +9,7 @@ from itertools import count
 
 
 class Calendar:
-    """The clock of a simulated world. It stands still between events."""
+    """The clock of a simulated world. It does not advance between events."""
 
     def __init__(self, start: float = 0.0) -> None:
         self.start = start

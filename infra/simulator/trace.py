@@ -10,7 +10,7 @@ One job a line; keys that are left out have the value given here::
      "memory": 15000,          MiB of one pod (2048)
      "seconds": 5400,          how long one pod computes, all restarts left out
      "gang": true,             whether its pods are useful only together (false)
-     "across": false,          whether such a job may stand at several sites (false)
+     "across": false,          whether such a job may run at several sites (false)
      "priority": 0,            of its pods; higher first (0)
      "labels": {…},            labels that its nodes must have ({})
      "checkpoint": 900,        seconds between saves; 0 for a job that starts over (0). One that saves also

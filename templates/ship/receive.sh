@@ -30,7 +30,7 @@ contents "$kept/incoming" | sort >"$kept/contents.new"
 contents / | sort >"$kept/contents"
 comm -23 "$kept/contents.new" "$kept/contents" | sed 's/^[^ ]* *\.//' | sort -u >"$kept/files.changed"
 rm "$kept/contents" "$kept/contents.new"
-# What a run that was cut off changed is told by the next one, which is the first to reload it.
+# Changes of an interrupted run are reported by the next one, which is the first to reload them.
 touch "$kept/files.untold"
 sort -u "$kept/files.untold" "$kept/files.changed" >"$kept/files.told"
 mv "$kept/files.told" "$kept/files.untold"

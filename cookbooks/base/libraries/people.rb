@@ -57,7 +57,7 @@ module Causeway
       wanted.to_a.empty? ? [] : (wanted.to_a + administrators + always.to_a).uniq.sort
     end
 
-    # Those who have accounts and whom sshd lets in, by its groups.
+    # Users with accounts whom sshd admits by its groups.
     def who_log_in(wanted, groups, people)
       known = people.select { |person| active?(person) }.map { |person| person['id'] }
       return known.sort if wanted.empty?

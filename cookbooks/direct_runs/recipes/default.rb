@@ -12,7 +12,7 @@ settings = node['direct_runs']
 
 package settings['packages'].to_a
 
-# -- Each person's systemd goes on after they log out --------------------------------------------------------
+# -- Each user's systemd keeps running after logout ----------------------------------------------------------
 
 people = Causeway::People.items(self, node['base']['users_data_bag'])
 groups = Causeway::People.items(self, node['base']['groups_data_bag'])

@@ -6,7 +6,7 @@ default['ml_stack']['conda'] = '/opt/conda'
 # Where the builds of environments are, one for each content; `conda`'s `envs/NAME` points to the one in use.
 default['ml_stack']['builds'] = '/opt/ml_stack'
 
-# Former builds that are kept: what began to run with one goes on.
+# Former builds that are kept, for programs that were started with one.
 default['ml_stack']['keep'] = 1
 
 # The environment's name: `conda activate ml`.

@@ -4,7 +4,7 @@ provides :ml_stack_environment
 unified_mode true
 
 description 'A conda environment that is never half of anything: each content is built into a folder of its ' \
-  'own, tried, and put in use by moving one link. What runs from a former build goes on.'
+  'own, tried, and put in use by moving one link. Programs from a former build continue.'
 
 property :python, String,
   required: [:create],

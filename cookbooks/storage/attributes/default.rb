@@ -46,7 +46,7 @@ default['storage']['efs_utils'] = {
   'key_checksum' => nil,
 }
 
-# Mountpoint for Amazon S3, a package by address; `%{version}` and `%{release_arch}` stand for what they say.
+# Mountpoint for Amazon S3, a package by address; `%{version}` and `%{release_arch}` are replaced.
 # With a `sha256` by architecture (amd64, arm64) it is checked by that, else by Amazon's signature.
 # node['software']['mountpoint-s3'] goes over it. A machine outside of AWS has no role there: it shows what is
 # in the file `credentials` (of the AWS CLI's form), which others bring.

@@ -70,7 +70,7 @@ storage_disk 'scratch' do
   path scratch['path']
   filesystem scratch['filesystem']
   mode scratch['mode']
-  # A node whose disk has died goes on without scratch space, and is tainted. Before a machine is a node, somebody
+  # A node whose disk has failed continues without scratch space, and is tainted. Before a machine is a node, somebody
   # is there who reads the error.
   ignore_failure node_already
 end

@@ -23,7 +23,7 @@ class Looks:
         pods = []
         for page in self._pages("Pod", "/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"}):
             for key, why in page.faults.items():
-                if key not in page.objects:  # or something stands for it
+                if key not in page.objects:  # or has a substitute
                     raise KubeError(f"pod {key} on {node} is invalid: {why}")
             pods.extend(page.objects.values())
         return tuple(pods)

@@ -70,7 +70,7 @@ class Store:
         return memory.load(self._text) if self._text else Memory()
 
     def save(self, kept: Memory) -> None:
-        """Writes it, if it is not what stands there. ``OvertakenError``, ``KubeError``: it is not written."""
+        """Write it if it differs from the stored text. Raises OvertakenError, KubeError if not written."""
         text = fitting(kept)
         if self._version is None:
             self.load()

@@ -52,7 +52,7 @@ def obstacle(
     zones: Iterable[str] = (),
     types: Iterable[str] = (),
 ) -> Reason | None:
-    """Why such a pod can't stand on such a machine; None if it can.
+    """Why such a pod cannot run on such a machine; None if it can.
 
     ``name`` is the node's, empty for one that is still to come. ``zones`` and ``types`` are those of which a
     machine still to come may be; they count where the labels do not tell, and to fit one of them is to fit.

@@ -22,7 +22,7 @@ OF_A_MACHINE = efa.OF_A_MACHINE | {PODS}
 ATTACHABLE = "attachable-volumes-csi-"
 """Before a CSI driver's name: how many of its volumes a node has room for, or a pod brings."""
 DEVICES = "resource.k8s.io/claims"
-"""What stands for devices that a pod asks for by resource claims (DRA): no node offers it."""
+"""A resource for devices that a pod requests by resource claims (DRA): no node offers it."""
 
 SCHEDULER = "default-scheduler"
 """Kubernetes' own, whose rules we go by."""
@@ -38,7 +38,7 @@ ENDS_AT = f"{OURS}/ends-at"
 
 
 class Toleration(Struct, frozen=True):
-    """What lets a pod stand a taint. An empty key with ``Exists`` stands all, an empty effect each."""
+    """A toleration. An empty key with ``Exists`` tolerates all taints, an empty effect each effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -230,7 +230,7 @@ class Gang(Struct, frozen=True):
     least: int = 0
     """How many of its pods must have a place; 0 means all."""
     across: bool = False
-    """Whether it may stand at several sites (annotation ``causeway.dev/gang-across: sites``)."""
+    """Whether it may run at several sites (annotation ``causeway.dev/gang-across: sites``)."""
     condition: Literal["", "Accepted", "Provisioned", "Failed", "BookingExpired", "CapacityRevoked"] = ""
     """The newest true condition of a provisioning request."""
     since: float = 0.0

@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def wanting(self) -> frozenset[int]:
-        """Kinds of single pods that stand on machines to be started, or nowhere."""
+        """Kinds of single pods that are placed on machines to be started, or nowhere."""
         found = set()
         for each in self.results:
             if each.item.key is None:

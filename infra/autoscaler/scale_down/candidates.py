@@ -129,7 +129,7 @@ def candidates(
         sick = machine.node is not None and machine.node.sick
         since = memory.idle.get(machine.name)
         if not machine.pods:
-            # The second look, `settle` later, is at the end of the time that a node may stand idle.
+            # The second look, `settle` later, is at the end of the time that a node may be idle.
             wait = config.settle if sick else max(0, config.idle - config.settle)
             if since is not None and now - since >= wait:
                 idle.append((-order[machine.group], since, machine))

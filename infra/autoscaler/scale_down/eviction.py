@@ -102,7 +102,7 @@ class Elsewhere:
         return True
 
     def _place(self, shape: Shape) -> str | None:
-        # What else decides where these may stand is the scheduler's to know: they are left in peace.
+        # Other rules about where these may run are known only to the scheduler: they are not touched.
         if shape.spread or shape.together or shape.apart or shape.claims or shape.ephemeral or shape.ports:
             return None
         known = self._fitting.get(id(shape))

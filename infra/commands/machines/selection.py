@@ -17,7 +17,7 @@ from infra.nearest import listed, meant_one_of
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A machine, and where it stands or runs."""
+    """A machine and its place."""
 
     name: str
     """Its short name, unique in its cluster."""

@@ -29,7 +29,7 @@ class Use:
 
 
 def uses(aws: Aws, regions: Iterable[str]) -> dict[str, tuple[Use, ...]]:
-    """Region → every use there, whoever uses it: an image may be used by what is not ours."""
+    """Region → every use there, by any resource: an image may be used by resources that are not ours."""
 
     def look(region: str) -> tuple[Use, ...]:
         with aws_errors(f"look who uses images in {region}", needs=_NEEDS, quoting=True):

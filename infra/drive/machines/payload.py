@@ -19,7 +19,7 @@ from infra.shipped_files import ROOT
 COOKBOOKS: Final = ROOT / "cookbooks"
 
 REPOSITORY: Final = "/var/lib/causeway/chef"
-"""Where it stands on a machine: a Chef repository."""
+"""Its path on a machine: a Chef repository."""
 
 TREES: Final = {"site-gateway": "strongswan", "access-gateway": "openvpn"}
 """Role → the rendered tree that its cookbook brings in place."""

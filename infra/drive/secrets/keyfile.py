@@ -38,7 +38,7 @@ class Key:
 
 
 def path_of(environment: str, env: Mapping[str, str]) -> Path:
-    """Where the key of an environment stands."""
+    """Path of the key of an environment."""
     given = env.get("XDG_CONFIG_HOME")
     if given:
         return Path(given) / "causeway" / f"{environment}.key"

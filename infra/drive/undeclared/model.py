@@ -82,7 +82,7 @@ class Declared:
 
     @property
     def regions(self) -> list[str]:
-        """Where anything stands."""
+        """All regions with a resource."""
         return sorted({each.region for those in self._of.values() for each in those})
 
 

@@ -69,7 +69,7 @@ def find(
 def standing(
     aws: Aws, creations: Iterable[Creation], known: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[Creation, str], ...]:
-    """Everything with their names, whoever its owner, with its id; ``known`` and errors as of `find`."""
+    """Everything with their names, whatever its owner, with its id; ``known`` and errors as of `find`."""
     return tuple((one, seen.id) for one, seen in _seen(aws, creations, known))
 
 

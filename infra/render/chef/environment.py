@@ -83,7 +83,7 @@ def _base(cluster: Cluster) -> dict[str, Any]:
 
 
 def _registry_mirrors(cluster: Cluster) -> dict[str, list[str]]:
-    """Neighbours first, which ask nobody else and answer at once, then the spec's own mirrors."""
+    """Neighbours first, which answer immediately and do not forward, then the spec's own mirrors."""
     stated = {registry: list(mirrors) for registry, mirrors in cluster.machines.registry_mirrors.items()}
     if not cluster.kubernetes.has("registry-mirror"):
         return stated

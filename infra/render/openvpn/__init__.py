@@ -1,4 +1,4 @@
-"""VPN servers: for each a tree that stands at ``/`` of its machine; and OpenVPN's profiles of laptops.
+"""VPN servers: for each a tree to be copied to ``/`` of its machine; and OpenVPN profiles of laptops.
 
 ::
 

@@ -111,7 +111,7 @@ def read(
 
     ``pools``: pool → GPUs of one machine, and its sites; ``classes``: pods' priority → classes of GPUs (None
     for other priorities): what the admission policies keep pods out by.
-    People whom the environment does not know are of no group: they share the queue of those.
+    Users who are not in the environment are in no group: they share the queue of those.
     UsageError for policies that the model does not have.
     """
     kinds: dict[str, list[Mapping[str, Any]]] = {}

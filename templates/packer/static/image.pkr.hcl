@@ -1,5 +1,5 @@
 # A machine image, baked in one region and copied to the others. The same file for every image: what differs
-# stands in image.pkrvars.json, and what belongs to one run is given by `invoke bake`.
+# is in image.pkrvars.json, and `invoke bake` passes the values of a single run.
 #
 # Written for Packer 1.6.6, which takes this file alone, and for every later one, which takes the folder. What
 # Packer 1.6 cannot say is done by `invoke bake` through the EC2 API: IMDSv2 of the build instance and of the

@@ -33,7 +33,7 @@ variable "identity" {
 
 # Typed where it is used: modules/region/variables.tf.
 variable "regions" {
-  description = "By region: everything that stands in it."
+  description = "By region: everything in it."
   type        = any
 }
 

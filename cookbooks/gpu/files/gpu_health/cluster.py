@@ -4,7 +4,7 @@ What that identity may do decides how. The admission plugin NodeRestriction forb
 node's taints and most labels below ``kubernetes.io`` (kubernetes, plugin/pkg/admission/noderestriction), and
 ``--register-with-taints`` is for new nodes only. The rest of its own node it may patch (rules of the role
 ``system:node``): ``spec.unschedulable``, annotations, and conditions in the status. So an unhealthy node is
-cordoned and says why in an annotation and in the condition ``GpuHealthy``; what runs there goes on. Stopping
+cordoned and says why in an annotation and in the condition ``GpuHealthy``; running pods continue. Stopping
 the device plugin instead would take GPUs away from those who use them, and its restart by anybody would
 bring the node back.
 

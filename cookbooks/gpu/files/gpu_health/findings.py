@@ -11,7 +11,7 @@ class Weight(Enum):
     """What a fault means for the machine."""
 
     NOTE = "note"
-    """Worth reading; work goes on."""
+    """Informational; work continues."""
     PASSING = "passing"
     """May be gone the next minute: counts when it stays."""
     LASTING = "lasting"

@@ -15,7 +15,7 @@ variable "vpc_id" {
 }
 
 variable "instances" {
-  description = "Machines by name. A public one has an elastic address and stands in a public subnet; ssh_from are blocks outside the cluster that may reach its port 22. User data is cloud-init's, plain text of at most 16 KiB."
+  description = "Machines by name. A public one has an elastic address and is in a public subnet; ssh_from are blocks outside the cluster that may reach its port 22. User data is cloud-init's, plain text of at most 16 KiB."
   type = map(object({
     name          = string
     role          = string

@@ -19,7 +19,7 @@ resource "aws_eip" "nat" {
 
     precondition {
       condition     = contains(keys(local.public_subnet_of), each.key)
-      error_message = "nat: ${each.key} has no public subnet for a NAT gateway to stand in."
+      error_message = "nat: ${each.key} has no public subnet for a NAT gateway."
     }
   }
 }

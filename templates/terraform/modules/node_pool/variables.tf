@@ -51,7 +51,7 @@ variable "pool" {
       throughput = optional(number)
     })), [])
 
-    # How machines stand to each other: none, cluster (close together, in one zone), spread (each on hardware of its
+    # Placement of machines: none, cluster (close together, in one zone), spread (each on hardware of its
     # own, 7 a zone) or partition (in 7 partitions that share no rack).
     placement_group = optional(string, "none")
     # Elastic Fabric Adapters of a machine, one a network card: p4d has 4, p5 32. 0 for an ordinary network interface.

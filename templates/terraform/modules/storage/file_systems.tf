@@ -29,7 +29,7 @@ resource "aws_efs_file_system" "this" {
 
     precondition {
       condition     = length(var.security_group_ids) > 0
-      error_message = "security_group_ids: mount targets without a group of their own would get the VPC's default one, which lets nobody in."
+      error_message = "security_group_ids: mount targets without a group of their own would get the VPC's default one, which admits nothing."
     }
 
     precondition {
@@ -66,7 +66,7 @@ resource "aws_efs_access_point" "this" {
 
   file_system_id = aws_efs_file_system.this[each.value.file_system].id
 
-  # Who owns the directory stands for all who come in by it. Root stands for nobody: each stays who they are, as in
+  # All access maps to the directory's owner. Root as owner maps nobody: all users keep their ids, as in
   # a directory of homes.
   dynamic "posix_user" {
     for_each = each.value.uid == 0 ? [] : [each.value]

@@ -25,7 +25,7 @@ resource "aws_s3_bucket" "issuer" {
 
   tags = merge(var.tags, var.issuer.tags, { Name = var.issuer.bucket })
 
-  # Tokens name it: without it nobody gets a role.
+  # Tokens name it: without it no role can be assumed.
   lifecycle {
     prevent_destroy = true
   }
