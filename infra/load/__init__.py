@@ -1,4 +1,4 @@
-"""The first verb: what a person wrote, or every problem at once, each with file and line."""
+"""The first verb: reads a spec, and reports all problems together, each with file and line."""
 
 from __future__ import annotations
 

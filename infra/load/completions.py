@@ -1,8 +1,8 @@
-"""A spec with faults in its structure → the specs that it may become once they are fixed.
+"""Converts a spec with structural faults to the specs that it may become once they are fixed.
 
-What the faults leave unknown has one of many values. Each completion fills in other ones: the default, each
-choice of a closed list, each name that the spec uses. A rule's finding that holds for all of them does not
-depend on what is unknown.
+The faults leave some values unknown. Each completion fills them in differently: with the default, each choice
+of a closed list, each name that the spec uses. A rule's finding that holds for all completions does not
+depend on the unknown values.
 """
 
 from __future__ import annotations

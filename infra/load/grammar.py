@@ -1,4 +1,4 @@
-"""What is wrong with a file that is not YAML, in plain words and at the place where a person fixes it."""
+"""Explains what is wrong with a file that is not YAML, at the place where it has to be fixed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """``extends``: an environment starts from another file, and its own values win.
 
-The rule: mappings merge key by key, at every depth; anything else (a scalar, a list) replaces what the
-base had; ``null`` takes away what the base had, so that the default holds again. A base may itself extend
-another; ``extends`` is relative to the file that says it.
+The rule: mappings merge key by key, at every depth; anything else (a scalar, a list) replaces what the base
+had; ``null`` removes the base's value, so that the default applies again. A base may itself extend another;
+``extends`` is relative to the file that contains it.
 """
 
 from __future__ import annotations

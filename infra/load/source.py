@@ -1,4 +1,4 @@
-"""YAML text → values that know where they were written.
+"""Converts YAML text to values with their positions.
 
 Scalars stay the text that was written; the spec's types decide what they mean (so YAML 1.1's ``no`` and
 ``022`` hold no surprise), save for null: an empty value, ``~`` and ``null`` have no text.

@@ -1,4 +1,4 @@
-"""Values → Spec: what pydantic finds wrong, in the spec's own words and places."""
+"""Converts values to a Spec, and pydantic's errors to problems in the spec's own terms and places."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The WSGI application: a control path of ours, the plugin, and then moto.
 
-moto's backends are plain dictionaries that requests of several threads would change under each other's
-hands, so one call runs at a time; with Python's own lock there is nothing to win from more.
+moto's backends are plain dictionaries that requests of several threads would change under each other's hands,
+so one call runs at a time; with Python's own lock, more would gain nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What moto repeats for each call, done once: a third of the time that calls and the start take.
+"""Caches what moto repeats for each call, which is a third of the time of calls and of the start.
 
 Nothing here changes an answer. Of moto 5.2.5: `get_backend_for_host` lists moto's own folder, two hundred
 entries, twice a call; `call_action` sorts all members of a class to find one method; an object of S3 is read

@@ -1,8 +1,8 @@
-"""Labels that say of a node what it is and where: for schedulers, selectors and the autoscaler.
+"""Labels that describe a node and its place, for schedulers, selectors and the autoscaler.
 
-Well-known ones are Kubernetes' own (https://kubernetes.io/docs/reference/labels-annotations-taints/).
-Ours begin with ``causeway.dev/``. A group of several zones or types can't say which: its machines do, when
-they boot.
+Well-known ones are Kubernetes' own (https://kubernetes.io/docs/reference/labels-annotations-taints/). Ours
+begin with ``causeway.dev/``. For a group with several zones or types, the machines set those labels when they
+boot.
 """
 
 from __future__ import annotations

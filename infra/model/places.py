@@ -1,4 +1,4 @@
-"""Places and the lines between them, every address decided."""
+"""Places and the connections between them, with all addresses."""
 
 from __future__ import annotations
 

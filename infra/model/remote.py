@@ -1,4 +1,4 @@
-"""Remote access: where laptops come in, and what they may reach."""
+"""Remote access: the servers for laptops, and what laptops may reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies of the people, and the CI jobs, that work on an environment: what they may do on AWS.
+"""IAM policies of the users and CI jobs that work on an environment.
 
 ``templates/iam`` has every statement, ``docs/iam/actions.yaml`` which part of a cluster needs which action. A
 statement stays if one of its actions is needed. A template is a list of statements, in IAM's own words, with

@@ -1,5 +1,5 @@
-"""Names for those who can't ask a VPC's own resolver: dnsmasq, for laptops on each VPN server, for machines
-of a LAN on its gateway."""
+"""DNS for clients that cannot use a VPC's own resolver: dnsmasq, on each VPN server for laptops, and on a
+site's gateway for machines of its LAN."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Address planning: requests + what the lock file holds → one block each, for good.
+"""Address planning: requests and the lock file give one permanent block each.
 
 The rules, in this order:
 
-1. A stated block is what it says; it must lie in its parent and touch nobody else's.
-2. A held block stays, also when its owner left the spec: should the owner come back, so does its block.
-3. What is left is allocated: parent by parent, larger blocks first, then by owner; each gets the lowest
+1. An explicit block is used as it is; it must be inside its parent and overlap no other.
+2. A block in the lock file stays, even if its owner left the spec: an owner that returns gets it back.
+3. The others are allocated: parent by parent, larger blocks first, then by owner; each gets the lowest
    place in the smallest free block that holds it. The order of requests does not matter.
 
-So with the lock of an earlier plan nothing that one adds, removes or moves about changes another's block.
-Everything here is pure; what is wrong comes back as ``Plan.failures``, all of it at once.
+So with the lock of an earlier plan, adding, removing or moving anything does not change another block.
+Everything here is pure; all problems are returned together in ``Plan.failures``.
 """
 
 from __future__ import annotations

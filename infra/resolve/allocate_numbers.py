@@ -1,9 +1,9 @@
-"""Numbers: who wants one + what the lock file holds → one each, for good.
+"""Allocates numbers: requests and the lock file give one permanent number each.
 
-The rules are those of the address plan (`infra.resolve.allocate_blocks`): a stated number is what it says, a
-held one stays, also when its owner left the spec, and the others get the lowest that nobody has or had, in
-order of names. So nothing that one adds, removes or moves about changes another's number, and nobody inherits
-the files of a user who left.
+The rules are those of the address plan (`infra.resolve.allocate_blocks`): an explicit number is used as it
+is, one in the lock file stays, even if its owner left the spec, and the others get the lowest number that was
+never used, in order of names. So adding, removing or moving anything does not change another number, and
+nobody inherits the files of a user who left.
 """
 
 from __future__ import annotations

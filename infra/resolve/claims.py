@@ -1,4 +1,4 @@
-"""Who asks for which addresses, and every way in which that can fail."""
+"""Requests for addresses, and all the ways in which they can fail."""
 
 from __future__ import annotations
 

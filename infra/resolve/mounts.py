@@ -1,7 +1,7 @@
-"""Which source serves each path at each site: one mount a path, and the nearest one.
+"""Chooses the source of each path at each site: one mount per path, from the nearest source.
 
-The same path is the same everywhere; where it comes from is a matter of distance. A site's own NFS server
-comes first, then EFS of the region, then the NFS server of another site over a tunnel, and last a bucket.
+Paths are the same everywhere; their source depends on distance. A site's own NFS server comes first, then EFS
+of the region, then the NFS server of another site over a tunnel, and last a bucket.
 """
 
 from __future__ import annotations

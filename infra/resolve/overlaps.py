@@ -1,4 +1,4 @@
-"""All claims that are settled already, in one sweep: which clash, and which take room from which parent.
+"""Checks all settled claims in one sweep: which overlap, and which take space from which parent.
 
 Two blocks are disjoint or one holds the other, so blocks sorted by first address, larger first, form a
 forest, and a stack holds the way down to the current one. O(n log n).

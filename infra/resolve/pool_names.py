@@ -1,4 +1,4 @@
-"""What a pool's groups are called in AWS: the name that the pool was born with.
+"""Names of a pool's groups in AWS: the name under which the pool was created.
 
 AWS cannot rename an Auto Scaling group or a launch template, only replace it, and every machine with it. So a
 pool that is renamed (``renamed_from``) keeps the names of its groups. The lock file holds the pools that were

@@ -1,4 +1,4 @@
-"""Remote access: the servers laptops come to, what they push, and who may reach what."""
+"""Remote access: VPN servers, the settings that they push, and access rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node keeps from pods, by its size, and what is left for them.
+"""The resources that a node reserves, by its size, and what is left for pods.
 
 The formula is the nodes' own (``cookbooks/kubernetes/libraries/reservations.rb``): for kubelet and containerd
 that of managed clusters (CPU in the steps of GKE, AKS and EKS, memory as EKS), for the system a share of the

@@ -29,7 +29,7 @@ from infra.schema.types import (
 
 
 class NodeRole(StrEnum):
-    """What a physical node is there for; each becomes a Chef role."""
+    """The purpose of a physical node; each becomes a Chef role."""
 
     WORKER = "worker"
     GPU_WORKER = "gpu-worker"
@@ -100,7 +100,7 @@ class PhysicalNode(Part):
     roles: Annotated[tuple[NodeRole, ...], ROLLING] = ()
     """What it is for. Default: ``gpu-worker`` with GPUs, ``worker`` without."""
     labels: Annotated[dict[LabelKey, LabelValue], ROLLING] = Field(default_factory=dict)
-    """Kubernetes labels beside the ones derived."""
+    """Kubernetes labels in addition to derived ones."""
     taints: Annotated[tuple[Taint, ...], ROLLING] = ()
     """Kubernetes taints that it registers with; one that changes later is changed by ``kubectl taint``."""
     ubuntu: Annotated[Literal["22.04", "24.04"] | None, REPLACES("it is reinstalled, by hand")] = None
@@ -126,7 +126,7 @@ class Gateway(Part):
     behind_nat: Annotated[Bool, ROLLING] = False
     """Whether a NAT device owns the public addresses; tunnels are then wrapped in UDP 4500 (RFC 3948)."""
     routing: Annotated[Routing | None, REPLACES("a VPN connection keeps its kind")] = None
-    """BGP or static routes. Default: as ``network.routing`` says."""
+    """BGP or static routes. Default: ``network.routing``."""
     ssh_from: Annotated[tuple[Cidr, ...], IN_PLACE] = ()
     """Public blocks that may reach port 22 of its node. Default: only the private network."""
     path_mtu: Annotated[Int | None, Field(ge=1280, le=9000), IN_PLACE] = None
@@ -152,7 +152,7 @@ class PhysicalSite(Part):
     """The largest packet on the LAN, in bytes: what every switch and network card there is set to, 9000 with
     jumbo frames."""
     gateway: Annotated[Gateway | None, IN_PLACE] = None
-    """Its end of the VPN connections. Without one the site is an island: a warning says so."""
+    """Its end of the VPN connections. Without one the site is isolated, with a warning."""
     nodes: Annotated[dict[Name, PhysicalNode], IN_PLACE] = Field(default_factory=dict)
     """Its machines, by host name."""
     autoinstall: Annotated[Bool, IN_PLACE] = False
@@ -214,7 +214,7 @@ class AwsSite(Part):
     region: Annotated[Text | None, NEVER("a VPC can't move")] = None
     """The AWS region. Default: the site's name."""
     primary: Annotated[Bool, NEVER("the control plane lives there")] = False
-    """Whether it holds the control plane. The only region of a spec is primary without saying so."""
+    """Whether it holds the control plane. The only region of a spec is primary by default."""
     overflow: Annotated[Int | None, Field(ge=0, le=1000), IN_PLACE] = None
     """Its place in the order in which jobs overflow, lowest first. The primary region comes before all."""
     zones: Annotated[
@@ -263,7 +263,7 @@ Site: TypeAlias = Annotated[PhysicalSite | AwsSite, Field(discriminator="kind")]
 
 
 class Network(Part):
-    """How the sites are joined into one private network."""
+    """How the sites are connected into one private network."""
 
     interconnect: Annotated[Literal["peering", "transit-gateway"] | None, REPLACES("routes move")] = None
     """How regions reach each other: VPC peering in full mesh, or a transit gateway in each region. Default:
@@ -272,7 +272,7 @@ class Network(Part):
     routing: Annotated[Routing, REPLACES("a VPN connection keeps its kind")] = Routing.BGP
     """How routes cross VPN connections, where the gateway does not say."""
     links: Annotated[Cidr, IN_PLACE("blocks that are given stay")] = IPv4Network("169.254.0.0/16")
-    """The block of the tunnels' inside addresses, within 169.254.0.0/16 as AWS demands."""
+    """The block of the tunnels' inside addresses, within 169.254.0.0/16 as AWS requires."""
     site_mesh: Annotated[Bool, IN_PLACE] = True
     """Whether physical sites reach each other by tunnels of their own, each pair of them."""
     hold: Annotated[Duration, Field(ge=3, le=180), IN_PLACE] = 9

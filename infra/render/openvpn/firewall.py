@@ -1,4 +1,4 @@
-"""What laptops may reach: nftables rules, a chain a user and a chain a group."""
+"""What laptops may reach: nftables rules, with a chain for each user and each group."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a laptop is given: one file that every OpenVPN client imports as it is, and a connection of
-NetworkManager's, which takes all traffic when it imports that."""
+"""Profiles of laptops: one file that every OpenVPN client can import, and a connection for NetworkManager,
+which would send all traffic through an imported profile."""
 
 from __future__ import annotations
 

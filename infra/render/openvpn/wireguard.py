@@ -1,4 +1,4 @@
-"""WireGuard at VPN servers, and what devices are given. Keys are not here: ``drive`` has them.
+"""WireGuard on VPN servers, and profiles of devices. Keys are not here: ``drive`` has them.
 
 In a server's tree::
 
