@@ -1,6 +1,6 @@
 """Compares a spec with the one that was last applied: what changed, and whether the change is allowed.
 
-Each field carries its update policy (``infra.schema.policy``). The resolved values are compared, not the
+Each field carries its update policy (``infra.schema.base``). The resolved values are compared, not the
 text: stating the block that a VPC already has changes nothing, while losing the lock file does.
 
 ``snapshot`` is the record of an apply; ``changes`` compares it with the current spec; ``refused`` turns

@@ -780,7 +780,7 @@ def autoscaler_simulate(
 def cluster_alert_secret(
     receiver: Annotated[str, "slack, its token; slack_webhook or webhook, its address"], env: Env = ""
 ) -> None:
-    """Store the Slack token or webhook address for notices; it is prompted for, or read from a pipe.
+    """Store the Slack token or a webhook's address for alerts; it is prompted for, or read from a pipe.
 
     Example: invoke cluster.alert-secret slack --env research
     """

@@ -500,42 +500,29 @@ class Signals:
     """Passes SIGTERM, SIGINT and SIGHUP on to the program. A second one kills it."""
 
     def __init__(self, stop_file: str, hooks: str) -> None:
-        """``stop_file``: is made when a signal comes. ``hooks``: the folder in which programs are noted."""
+        """``stop_file``: created on the first signal. ``hooks``: the folder that lists programs."""
         self.at: float | None = None
-        """When the first signal came, in seconds since 1970; None: none has come."""
+        """Time of the first signal, in seconds since the epoch; None before it."""
         self.process: subprocess.Popen[bytes] | None = None
         self._stop_file = stop_file
         self._hooks = hooks
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._received)
 
-    def ended(code: int, status: Mapping[str, Any]) -> int:
-        said = {"role": role, "rank": rank, "at": time.time(), **status}
-        write_status(path, said)
-        if kept:
-            try:
-                write_status(os.path.join(kept, "ended.json"), said)
-            except OSError:
-                pass  # as with output: a full disk does not stop the program
-        shutil.rmtree(hooks, ignore_errors=True)
-        return code
-
-    stopped: list[float] = []
-    process: subprocess.Popen[bytes] | None = None
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopped.append(time.time())
+    def _received(self, _number: int, _frame: FrameType | None) -> None:
+        first = self.at is None
+        self.at = self.at or time.time()
         try:
             with open(self._stop_file, "w", encoding="ascii"):
                 pass
         except OSError:
             pass  # it has already ended, or the disk is full
         # Not poll(), which would reap the process before wait() does.
-        if process is not None and process.returncode is None:
-            if len(stopped) == 1:
-                ask_to_stop(process.pid, hooks)
-            else:  # the second request means: do not wait
-                kill(process.pid, hooks)
+        if self.process is not None and self.process.returncode is None:
+            if first:
+                ask_to_stop(self.process.pid, self._hooks)
+            else:  # a second signal does not wait
+                kill(self.process.pid, self._hooks)
 
 
 def main(script: str) -> int:
@@ -550,7 +537,7 @@ def main(script: str) -> int:
             try:
                 write_status(os.path.join(env["CAUSEWAY_OUTPUT"], "ended.json"), ended)
             except OSError:
-                pass  # as with output: a disk that is full keeps nothing up
+                pass  # as with output: a full disk does not stop the program
         return code
     finally:
         shutil.rmtree(hooks, ignore_errors=True)
@@ -564,8 +551,6 @@ def _run(script: str, env: dict[str, str], hooks: str, signals: Signals) -> tupl
     if signals.at is not None:
         return STOPPED, {"exit": STOPPED, "lines": []}
 
-    # Without -u: profiles, conda's `activate` and many other scripts read variables that are not set.
-    shell = ["bash", "-eo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-ec"]
     with open(os.path.join(hooks, "sitecustomize.py"), "w", encoding="utf-8") as file:
         file.write(_HOOK)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [hooks, env.get("PYTHONPATH")]))
@@ -586,7 +571,7 @@ def _run(script: str, env: dict[str, str], hooks: str, signals: Signals) -> tupl
     stall, idle = _watch(process, env, hooks, output)
     code = wait_for(process)
     asked = signals.at
-    # Processes that were left behind end with their worker, and let go of its output.
+    # Processes that were left behind end with their worker, and close its output.
     send(-process.pid, signal.SIGKILL)
     output.join(timeout=10)
     if ranks is not None:
@@ -602,7 +587,7 @@ def _run(script: str, env: dict[str, str], hooks: str, signals: Signals) -> tupl
 
 
 def _first_lines(env: dict[str, str]) -> list[str]:
-    """What the output begins with: the checkpoint that is resumed from, and adapters that cannot be used."""
+    """The first lines of the output: the checkpoint to resume from, and adapters that cannot be used."""
     lines = list(resumes(env.get("CAUSEWAY_CHECKPOINTS")).get("said", ()))
     if env.get("CAUSEWAY_EFA") and env.get("MASTER_ADDR"):
         missing = with_plugin_of_nccl(env)
@@ -611,17 +596,21 @@ def _first_lines(env: dict[str, str]) -> list[str]:
 
 
 def _ranks(env: dict[str, str], hooks: str, writes: int, output: Output) -> Ranks | None:
-    """Read each rank's output apart. None where no socket can be made: then they write to the pipe of all."""
+    """Read each rank's output separately. None if there is no socket: ranks then write to the shared pipe."""
     pipe = os.fstat(writes)
     env["CAUSEWAY_RANKS"] = "%d:%d" % (pipe.st_dev, pipe.st_ino)
     try:
         ranks = Ranks(hooks, output)
         ranks.start()
     except OSError:
-        pass  # then they write to the shared pipe
-    memory = OutOfMemory()
-    memory.start()
-    process = subprocess.Popen(
+        return None
+    return ranks
+
+
+def _start(script: str, env: Mapping[str, str], writes: int) -> subprocess.Popen[bytes]:
+    # Without -u: profiles, conda's `activate` and many other scripts read variables that are not set.
+    shell = ["bash", "-eo", "pipefail", "-c"] if _has("bash", env) else ["sh", "-ec"]
+    return subprocess.Popen(
         # A shell that is asked to stop waits for its current command, which saves, and does not start
         # another.
         [*shell, "trap 'exit 143' TERM\n" + script],
@@ -636,7 +625,7 @@ def _ranks(env: dict[str, str], hooks: str, writes: int, output: Output) -> Rank
 def _watch(
     process: subprocess.Popen[bytes], env: Mapping[str, str], hooks: str, output: Output
 ) -> tuple[Stall, Idle | None]:
-    """Start the threads that end a program which stalls or is idle, and the one that writes its use down."""
+    """Start the threads that end a stalled or idle program, and the one that records its resource usage."""
     gpus = int(env.get("CAUSEWAY_GPUS") or 0)
     stall = Stall(float(env.get("CAUSEWAY_STALL") or 0), env.get("CAUSEWAY_METRICS", ""), output)
     if stall.limit and env["CAUSEWAY_RANK"] == "0":
@@ -647,25 +636,7 @@ def _watch(
     if env.get("CAUSEWAY_USAGE"):
         usage = Usage(env["CAUSEWAY_USAGE"], gpus)
         threading.Thread(target=usage.watch, args=(process,), daemon=True).start()
-    code = wait_for(process)
-    asked = stopped[0] if stopped else None
-    # Processes that were left behind end with their worker, and close its output.
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except OSError:
-        pass
-    output.join(timeout=10)
-    if ranks is not None:
-        ranks.join(timeout=10)
-    output.close()
-    first = first_exception(hooks)
-    if idle is not None and idle.over:
-        reason = "idle for %d s: %s" % (idle.limit, idle.measured)
-        return ended(NEVER_WORKS, {"exit": NEVER_WORKS, "reason": reason, "lines": []})
-    if stall.over:
-        reason = "stalled: %s for %d s; its stacks are in its output" % (stall.measured, stall.limit)
-        return ended(STALLED, {"exit": STALLED, "reason": reason, "lines": []})
-    return ended(*summary(code, asked, output.lines, first, memory.ended_it()))
+    return stall, idle
 
 
 def running_programs(hooks: str, kind: str) -> list[int]:

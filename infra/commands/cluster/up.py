@@ -234,10 +234,9 @@ def _parts(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -
         steps.step(f"apply {part.name}", partial(_apply, there, steps, store, part, destroy))
 
 
-def _notices(there: Reach, steps: Steps, store: Store) -> None:
-    """The autoscaler's token and address, of which the manifests have the Secret's name alone."""
-    from infra.commands.cluster import notice_secrets
-    from infra.render.kubernetes.nodes import is_scaled
+def _alert_secrets(there: Reach, steps: Steps, store: Store) -> None:
+    """Tokens and addresses of Alertmanager's receivers, which it mounts where they exist."""
+    from infra.commands.cluster import alert_secrets
 
     kubernetes, options = there.project.cluster.kubernetes, there.project.environment.options
 

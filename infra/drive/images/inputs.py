@@ -1,4 +1,10 @@
-"""The hash of all inputs of an image: an image with the same hash is not baked again."""
+"""The inputs of an image: the archive for the build instance, the hash of all inputs, and the commit.
+
+An image with the same hash is not baked again. The archive is byte for byte the same for the same inputs::
+
+    chef/       the Chef repository that the roles run from: rendered files, and the cookbooks
+    image/      files needed while baking: checks with their variables, files of the image's own
+"""
 
 from __future__ import annotations
 

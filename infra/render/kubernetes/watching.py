@@ -8,7 +8,7 @@ import yaml
 
 from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.charts.monitoring import DASHBOARDS, FOLDER, NAMESPACE
-from infra.render.kubernetes.manifests import Documents, Manifest, Object, filled, joined, of
+from infra.render.kubernetes.manifests import SYSTEM, Documents, Manifest, Object, filled, joined, of
 from infra.render.kubernetes.nodes import is_scaled
 from infra.render.templating import copied
 
