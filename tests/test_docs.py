@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -241,15 +242,54 @@ def definitions(code: ast.AST, within: str = "") -> Iterator[str]:
 
 
 def test_the_walks_name_what_exists() -> None:
+    """Each function in its module, or in a module of the package that is named."""
     text = re.sub(r"\s+", " ", ARCHITECTURE.read_text("utf-8"))
-    named = re.findall(r"`([\w.]+)` (?:\(|in )`(infra/[\w/]+\.py)`", text)
+    named = re.findall(r"`([\w.]+)` (?:\(|in )`(infra/[\w/]+(?:\.py)?)`", text)
     assert len(named) > 40
-    missing = [
-        f"{path}: {name}"
-        for path, name in ((ROOT / file, name) for name, file in named)
-        if name not in set(definitions(ast.parse(path.read_text("utf-8"))))
+
+    def defined(place: Path) -> set[str]:
+        modules = [place] if place.suffix else place.rglob("*.py")
+        return {name for path in modules for name in definitions(ast.parse(path.read_text("utf-8")))}
+
+    assert [f"{place}: {name}" for name, place in named if name not in defined(ROOT / place)] == []
+
+
+def test_the_walks_lead_from_the_specs_to_the_files(tmp_path: Path) -> None:
+    from infra.load import load
+    from infra.model import Outputs
+    from infra.render import render
+    from infra.resolve.cluster import resolve
+    from infra.resolve.lockfile import Lock
+
+    pool, site = (fenced(ARCHITECTURE, f"<!-- walk:{walk} -->") for walk in ("pool", "tunnel"))
+    images = "images: {gpu: {ubuntu: 24.04, gpu: {driver: 580}}}\n"
+    (tmp_path / "minimal.yaml").write_text((ROOT / "environments/minimal.yaml").read_text("utf-8"), "utf-8")
+    (tmp_path / "lab.yaml").write_text("extends: minimal.yaml\n" + images + pool + site, "utf-8")
+    cluster, _ = resolve(load(tmp_path / "lab.yaml").spec, Lock(), "lab")
+    values = json.loads(render(cluster)["terraform/terraform.tfvars.json"])["regions"]["us_west_2"]
+    assert values["node_pools"]["gpu"]["instance_types"][0]["name"] == "g5.xlarge"
+    assert list(values["vpn"]["connections"]) == ["rack-a-us-west-2"]
+    outside = (IPv4Address("203.0.113.1"), IPv4Address("203.0.113.2"))
+    files = render(cluster, Outputs(tunnels={"rack-a-us-west-2": outside}))
+    connections = files["strongswan/rack-a/etc/swanctl/conf.d/site-gateway.conf"]
+    assert re.findall(r"remote_addrs = (\S+)", connections) == [str(each) for each in outside]
+
+
+def test_the_map_of_packages_has_the_layers_that_imports_keep() -> None:
+    """Top to bottom as import-linter has them; those on one line are of one layer."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    (layers,) = (one["layers"] for one in tool["importlinter"]["contracts"] if "containers" in one)
+    layer = {name: depth for depth, names in enumerate(layers) for name in names.split(" | ")}
+    lines = fenced(ROOT / "CONTRIBUTING.md", "## Where things are").splitlines()
+    rows = [
+        {layer[name] for name in re.findall(r"infra/(\w+)", line)}
+        for line in lines
+        if "infra/" in line and "outside the data flow" not in line
     ]
-    assert missing == []
+    depths = [depth for (depth,) in rows]
+    assert depths == sorted(depths)
+    named = set(re.findall(r"infra/(\w+)", "\n".join(lines)))
+    assert {each.parent.name for each in (ROOT / "infra").glob("*/__init__.py")} - named == set()
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
