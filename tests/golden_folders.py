@@ -28,6 +28,7 @@ from strategies.outputs import outputs_for
 
 from infra.files import Files, under
 from infra.load import load
+from infra.model import Cluster
 from infra.render import render
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock, dump, parse
@@ -77,11 +78,16 @@ def scenarios() -> list[str]:
     return sorted(path.parent.name for path in GOLDEN.glob(f"*/{SPEC}"))
 
 
-def rendered(folder: Path) -> tuple[Files, str]:
-    """Everything that is rendered from a golden folder's spec and lock, and the new lock."""
+def resolved(folder: Path) -> tuple[Cluster, Lock]:
+    """The cluster of a golden folder's spec and lock, and the new lock; a new folder has none yet."""
     lock_file = folder / LOCK
     lock = parse(lock_file.read_text(encoding="utf-8"), str(lock_file)) if lock_file.exists() else Lock()
-    cluster, kept = resolve(load(folder / SPEC).spec, lock, folder.name)
+    return resolve(load(folder / SPEC).spec, lock, folder.name)
+
+
+def rendered(folder: Path) -> tuple[Files, str]:
+    """Everything that is rendered from a golden folder's spec and lock, and the new lock."""
+    cluster, kept = resolved(folder)
     return render(cluster, outputs_for(cluster)), dump(kept)
 
 

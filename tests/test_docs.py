@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -348,6 +351,18 @@ def test_the_code_that_walkthroughs_quote_is_the_code(page: Path) -> None:
     assert quoted
     for block in quoted:
         assert " ".join(line.strip() for line in block.splitlines()) in code, block
+
+
+def test_renderers_take_what_the_walkthrough_says() -> None:
+    from infra.render import RENDERERS
+
+    (shown,) = ast.parse(textwrap.dedent(fenced(ROOT / "docs/adding/target.md", "1. **The renderer**"))).body
+    assert isinstance(shown, ast.FunctionDef)
+    for target in RENDERERS:
+        parameters = inspect.signature(import_module(f"infra.render.{target}").render).parameters.values()
+        assert [each.annotation for each in parameters] == [
+            ast.unparse(each.annotation) for each in shown.args.args if each.annotation
+        ], target
 
 
 def test_the_python_of_pages_compiles() -> None:

@@ -12,6 +12,7 @@ from golden_folders import (
     assert_golden,
     parts,
     rendered,
+    resolved,
     scenarios,
     selections,
 )
@@ -19,12 +20,20 @@ from render.tools import run, write
 
 from infra.drive.engine import find_engine
 
+ENVIRONMENTS = Path(__file__).parents[2] / "environments"
 MOST_LINES = 1200
 
 
 @pytest.mark.parametrize("scenario", scenarios())
 def test_golden(scenario: str, request: pytest.FixtureRequest) -> None:
     assert_golden(FOLDER / scenario, rewrite=request.config.getoption("--update-golden"))
+
+
+def test_a_new_scenario_begins_with_a_spec_alone(tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text((ENVIRONMENTS / "minimal.yaml").read_text("utf-8"), "utf-8")
+    cluster, lock = resolved(tmp_path)
+    assert cluster.regions
+    assert lock.blocks
 
 
 def test_each_scenario_says_what_it_is_for() -> None:
