@@ -239,7 +239,7 @@ def evicting_taint(facts: Facts) -> Iterator[Finding]:
         for index, taint in enumerate(pool.taints):
             if taint.effect == "NoExecute":
                 path = ("pools", name, "taints", index, "effect")
-                message = "network policies, device plugins and health checks need to run on such nodes, too"
+                message = "agents for network policies, GPUs and health checks tolerate NoSchedule alone"
                 yield Finding(
                     path, message, "take NoSchedule: nobody is evicted from a node that begins with it"
                 )

@@ -158,7 +158,7 @@ def _node(node: Mapping[str, Any], used: int) -> Node:
 
 
 def _asked(pod: Mapping[str, Any]) -> int:
-    """Cards that a pod holds. Init containers run before the others, save those that stay (sidecars)."""
+    """GPUs that a pod holds. Init containers run before the others, save those that stay (sidecars)."""
     spec = pod.get("spec") or {}
     running = sum(map(_gpus, spec.get("containers") or []))
     peak = 0

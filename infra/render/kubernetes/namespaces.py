@@ -116,7 +116,7 @@ def _tenant(
 
 
 def _quota(cluster: Cluster) -> dict[str, str]:
-    """GPUs are shared out by the queues, volumes by ``volumes``."""
+    """GPUs are the queues' to share out, volumes ``volumes``'s."""
     most = cluster.kubernetes.namespaces
     return {
         "pods": str(most.pods),
