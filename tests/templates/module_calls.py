@@ -375,6 +375,7 @@ INVALID: dict[str, Call] = {
         ("inside-twice", VPN, _tunnels("169.254.9.0/30", "169.254.9.0/30")),
         ("rekey-too-late", VPN, {"proposals": {"phase2_lifetime": 900}}),
         ("max-io-elastic", STORAGE, _file_system(performance="maxIO")),
+        ("name-too-long", STORAGE, _file_system(name="x" * 257)),
         ("archive-when", STORAGE, _file_system(archive_after_days=31)),
         ("access-point", STORAGE, _file_system(access_points={"x": {"path": "x", "uid": 0, "gid": 0}})),
         ("bucket-name", STORAGE, _bucket(bucket="Lab")),
