@@ -1,10 +1,12 @@
 """The wheel: it brings all that a lab's own repository needs, far from a checkout.
 
-It is built by its build system and unpacked into an empty folder; what it needs is from this environment.
+It is built by its build system and unpacked into an empty folder, with bytecode beside modules, as pip leaves
+it; what it needs is from this environment.
 """
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
 import sys
@@ -45,6 +47,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(words, check=True)
     (wheel,) = folder.glob("causeway-*.whl")
     ZipFile(wheel).extractall(folder / "packages")
+    compileall.compile_dir(folder / "packages", quiet=1)
     return folder / "packages"
 
 
