@@ -17,7 +17,7 @@ from causeway.cluster.kubeconfig import ACCOUNT_FILES
 from causeway.cluster.sweeps import EVERY, ClusterBench
 from causeway.errors import CausewayError, UnreachableError
 from causeway.runtime import NEVER_WORKS
-from causeway.sweeping import step
+from causeway.sweeping import pause, step
 from causeway.tracking.searches import Ledger
 from causeway.tracking.sending import AwayError, RejectedError, Server
 
@@ -30,7 +30,7 @@ def main(environment: dict[str, str]) -> int:
     namespace, search = environment["CAUSEWAY_NAMESPACE"], environment["CAUSEWAY_SWEEP_RECORD"]
     token: Path = ACCOUNT_FILES / "token"
     server = Server.at(environment["CAUSEWAY_TRACKING_URI"], namespace, token)
-    every = float(environment.get("CAUSEWAY_SWEEP_EVERY") or EVERY)
+    every = pause(environment, EVERY)
     wait, bench = 1.0, _bench(server, namespace, search, every)
     while True:
         try:

@@ -23,6 +23,11 @@ _STARTS = 20
 """Maximum number of trials started in one round, so as not to flood servers with requests."""
 
 
+def pause(environment: Mapping[str, str], default: float) -> float:
+    """Return the seconds between two rounds: those of ``CAUSEWAY_SWEEP_EVERY``, else the bench's own."""
+    return float(environment.get("CAUSEWAY_SWEEP_EVERY") or default)
+
+
 class Bench(Protocol):
     """Where trials run, and where their results are recorded."""
 

@@ -29,12 +29,10 @@ from causeway.machines.placement import emptied, place
 from causeway.machines.runs import Machines
 from causeway.machines.sweeps import MachinesBench
 from causeway.sweep_files import PID, FileBench, conducting, find_search, new_search, search_record
-from causeway.sweeping import step
+from causeway.sweeping import pause, step
 from causeway.workers import workers_of
 
 _PAUSE = 0.2
-_EVERY = "CAUSEWAY_SWEEP_EVERY"
-"""Environment variable: seconds between two rounds, as for a conductor in the cluster."""
 
 
 def sweep_local(loaded: LoadedJob, on: Sequence[str], *, allow_secrets: bool, as_json: bool) -> int:
@@ -80,7 +78,7 @@ def _conduct(out: Console, folder: Path, secret: Mapping[str, str], *, as_json: 
     bench = _bench(folder, lambda text: out.print(Text(text)))
     if isinstance(bench, MachinesBench):
         bench.secret = secret
-    every = float(os.environ.get(_EVERY) or bench.every)
+    every = pause(os.environ, bench.every)
     with conducting(folder):
         (folder / PID).write_text(str(os.getpid()), encoding="ascii")
         before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
