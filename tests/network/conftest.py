@@ -14,7 +14,7 @@ from network.laptops_place import Place, draw, place_machine
 from network.machine import Machine
 from network.machine import machine as made_machine
 from network.node import TEST_SECONDS
-from network.world import ENGINEER, World, research
+from network.world import ENGINEER, Site, World, research
 from qemu import Unavailable
 
 _NEEDED = {
@@ -74,6 +74,12 @@ def world(machine: Machine) -> Iterator[World]:
     lab = Lab(machine)
     yield World.made(lab, research(change), regions=["us-west-2", "us-east-1"])
     lab.close()
+
+
+@pytest.fixture
+def site(world: World) -> Site:
+    """The rack from which the tests of a file look at its world."""
+    return world.sites["rack-a"]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from network.world import Site, World, research
 
 
 @pytest.fixture(scope="module")
-def transit(machine: Machine) -> Iterator[World]:
+def world(machine: Machine) -> Iterator[World]:
     """One rack, the hub that it is connected to, and a region behind that."""
 
     def change(text: str) -> str:
@@ -26,18 +26,13 @@ def transit(machine: Machine) -> Iterator[World]:
 
 
 @pytest.fixture
-def site(transit: World) -> Site:
-    return transit.sites["rack-a"]
+def hub(world: World) -> AwsRegion:
+    return world.regions["us-west-2"]
 
 
 @pytest.fixture
-def hub(transit: World) -> AwsRegion:
-    return transit.regions["us-west-2"]
-
-
-@pytest.fixture
-def beyond(transit: World) -> AwsRegion:
-    return transit.regions["us-east-1"]
+def beyond(world: World) -> AwsRegion:
+    return world.regions["us-east-1"]
 
 
 def test_the_hub_leads_on_to_other_regions(site: Site, hub: AwsRegion, beyond: AwsRegion) -> None:
@@ -63,30 +58,30 @@ def test_both_tunnels_carry_both_ways(site: Site, beyond: AwsRegion) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_draining_either_tunnel_loses_nothing(
-    transit: World, site: Site, hub: AwsRegion, beyond: AwsRegion, number: int
+    world: World, site: Site, hub: AwsRegion, beyond: AwsRegion, number: int
 ) -> None:
-    transit.wait_settled()
+    world.wait_settled()
     there = site.host.pinging(beyond.worker_address, 0.1)
     back = hub.worker.pinging(site.host_address, 0.1)
     site.tool("drain", f"us-west-2-{number}")
-    transit.wait_spread(1, without=hub.end(site.name, number).name)
+    world.wait_spread(1, without=hub.end(site.name, number).name)
     site.tool("restore", f"us-west-2-{number}")
-    transit.wait_spread()
+    world.wait_spread()
     assert (there.stop().lost, back.stop().lost) == (0, 0)
 
 
 def test_what_goes_over_a_tunnel_that_dies_takes_the_other_until_it_is_back(
-    transit: World, site: Site, hub: AwsRegion, beyond: AwsRegion
+    world: World, site: Site, hub: AwsRegion, beyond: AwsRegion
 ) -> None:
     end = hub.end(site.name, 1)
-    with transit.lab.internet.cut(str(end.outside)):
-        transit.wait_spread(45, without=end.name)
+    with world.lab.internet.cut(str(end.outside)):
+        world.wait_spread(45, without=end.name)
         for _ in range(4):  # over none that is dead
             site.host.sends(beyond.worker, beyond.worker_address, 100_000)
             beyond.worker.sends(site.host, site.host_address, 100_000)
     # Where one end still knows what the other has given up, the timer of `site-tunnel revive` begins it anew.
-    transit.wait_joined()
-    transit.wait_spread(60)
+    world.wait_joined()
+    world.wait_spread(60)
     for _ in range(4):
         site.host.sends(beyond.worker, beyond.worker_address, 100_000)
         beyond.worker.sends(site.host, site.host_address, 100_000)

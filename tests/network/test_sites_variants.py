@@ -25,7 +25,7 @@ _STATIC = """\
 
 
 @pytest.fixture(scope="module")
-def variants(machine: Machine) -> Iterator[World]:
+def world(machine: Machine) -> Iterator[World]:
     """rack-a with a line of each of two providers, rack-b behind NAT, rack-c with static routes; one region.
     No provider takes packets that come from an address of the other one."""
 
@@ -57,17 +57,11 @@ def variants(machine: Machine) -> Iterator[World]:
 
 
 @pytest.fixture
-def site(variants: World) -> Site:
-    """With two lines."""
-    return variants.sites["rack-a"]
+def region(world: World) -> AwsRegion:
+    return world.regions["us-west-2"]
 
 
-@pytest.fixture
-def region(variants: World) -> AwsRegion:
-    return variants.regions["us-west-2"]
-
-
-def test_each_address_leaves_by_its_own_line(variants: World, site: Site) -> None:
+def test_each_address_leaves_by_its_own_line(world: World, site: Site) -> None:
     names = {f"us-west-2-{number}" for number in (1, 2, 3, 4)}
     assert site.charon.established() == names | {"rack-b-1", "rack-c-1"}
     lines = {
@@ -102,32 +96,32 @@ def test_rules_come_back_and_go_with_the_line(site: Site) -> None:
     assert site.node.check("ip", "-4", "rule", "show") == before
 
 
-def test_traffic_goes_where_aws_says_it_is_better(variants: World, site: Site, region: AwsRegion) -> None:
+def test_traffic_goes_where_aws_says_it_is_better(world: World, site: Site, region: AwsRegion) -> None:
     """Tunnel endpoint updates: AWS lowers the MED of a connection's other tunnel, then works on the end."""
     vpc = str(region.region.vpc)
     first, second = (site.interface("us-west-2", order) for order in (1, 2))
     ends = [region.end("rack-a", number) for number in (1, 2)]
-    variants.wait_settled()
+    world.wait_settled()
     there = site.host.pinging(region.worker_address, 0.1)
     back = region.worker.pinging(site.host_address, 0.1)
     region.prefer(ends[1], med=50)
-    variants.wait_path("rack-a", vpc, second)
+    world.wait_path("rack-a", vpc, second)
     assert (there.stop().lost, back.stop().lost) == (0, 0)
     there = site.host.pinging(region.worker_address, 0.1)
     with region.maintenance(ends[0]):
-        variants.wait_path("us-west-2", site.gateway.lan, ends[1].name, 10)
+        world.wait_path("us-west-2", site.gateway.lan, ends[1].name, 10)
         assert site.node.routes()[vpc] == second
         assert site.host.reaches(region.worker_address)
     down = there.stop()
     assert down.longest_gap < 8, down  # AWS's own way back, which its end turns when the session ends
     region.prefer(ends[1], med=100)
     site.tool("revive")
-    variants.wait_path("rack-a", vpc, first, 60)
-    variants.wait_healthy(60)
+    world.wait_path("rack-a", vpc, first, 60)
+    world.wait_healthy(60)
 
 
 def test_a_better_med_does_not_leave_the_preferred_connection(
-    site: Site, region: AwsRegion, variants: World
+    site: Site, region: AwsRegion, world: World
 ) -> None:
     vpc = str(region.region.vpc)
     tunnel = site.tunnel("us-west-2-3")
@@ -145,7 +139,7 @@ def test_a_better_med_does_not_leave_the_preferred_connection(
     assert site.node.routes()[vpc] == site.interface("us-west-2", 3)
     for name in ("us-west-2-1", "us-west-2-2"):
         site.tool("restore", name)
-    variants.wait_healthy(60)
+    world.wait_healthy(60)
 
 
 def _paths(site: Site, block: str) -> dict[str, dict[str, int]]:
@@ -154,8 +148,8 @@ def _paths(site: Site, block: str) -> dict[str, dict[str, int]]:
     return {path["peer"]["peerId"]: path for path in found}
 
 
-def test_behind_nat(variants: World) -> None:
-    site, region = variants.sites["rack-b"], variants.regions["us-west-2"]
+def test_behind_nat(world: World) -> None:
+    site, region = world.sites["rack-b"], world.regions["us-west-2"]
     assert site.tunnel("us-west-2-1").mtu == 1438
     assert site.host.fits(region.worker_address, 1438)
     assert not site.host.fits(region.worker_address, 1439)
@@ -165,7 +159,7 @@ def test_behind_nat(variants: World) -> None:
     assert "192.168.77.2[4500]" in told
     assert f"{region.end(site.name).outside}[4500]" in told
     # The other site reaches it too: it is this one that calls.
-    assert variants.sites["rack-c"].host.reaches(site.host_address)
+    assert world.sites["rack-c"].host.reaches(site.host_address)
 
 
 def _out_of_unready_interfaces(node: Node) -> int:
@@ -174,41 +168,41 @@ def _out_of_unready_interfaces(node: Node) -> int:
     return int(told["XfrmInNoPols"])
 
 
-def test_static_routes_fail_over(variants: World) -> None:
-    site, region = variants.sites["rack-c"], variants.regions["us-west-2"]
+def test_static_routes_fail_over(world: World) -> None:
+    site, region = world.sites["rack-c"], world.regions["us-west-2"]
     vpc = str(region.region.vpc)
     first, second = (site.interface("us-west-2", order) for order in (1, 2))
     assert site.node.run("pgrep", "-x", "bgpd").stdout == ""
     assert site.host.reaches(region.worker_address)
-    variants.wait_settled()
-    with variants.lab.internet.cut(str(region.end(site.name).outside)):
+    world.wait_settled()
+    with world.lab.internet.cut(str(region.end(site.name).outside)):
         # Who has no BGP learns it from charon: dpd_delay, and the transmissions that follow.
-        variants.wait_path(site.name, vpc, second, 45)
-        variants.wait_path("us-west-2", site.gateway.lan, region.end(site.name, 2).name, 60)
+        world.wait_path(site.name, vpc, second, 45)
+        world.wait_path("us-west-2", site.gateway.lan, region.end(site.name, 2).name, 60)
         assert site.host.reaches(region.worker_address)
         # It stays ready for what the other end sends first, and is not used.
         assert site.is_up(first)
-    early, outside = variants.refused(site.name, "us-west-2"), _out_of_unready_interfaces(site.node)
+    early, outside = world.refused(site.name, "us-west-2"), _out_of_unready_interfaces(site.node)
     there = site.host.pinging(region.worker_address, 0.1)
-    variants.wait_path(site.name, vpc, first, 60)
-    variants.wait_healthy(30)
+    world.wait_path(site.name, vpc, first, 60)
+    world.wait_healthy(30)
     lost = there.stop().lost
     assert _out_of_unready_interfaces(site.node) == outside
     # No session of BGP makes the ends wait for each other: AWS's sends as soon as it has its half of an
     # association, before its answer is here (RFC 7296, 1.2), and the kernel over the newest of two that both
     # ends began. Either is counted where it arrives, and nothing else is lost.
-    assert lost <= variants.refused(site.name, "us-west-2") - early
+    assert lost <= world.refused(site.name, "us-west-2") - early
 
 
-def test_static_routes_drain(variants: World) -> None:
-    site, region = variants.sites["rack-c"], variants.regions["us-west-2"]
+def test_static_routes_drain(world: World) -> None:
+    site, region = world.sites["rack-c"], world.regions["us-west-2"]
     vpc = str(region.region.vpc)
-    variants.wait_settled()
+    world.wait_settled()
     there = site.host.pinging(region.worker_address, 0.1)
     site.tool("drain", "us-west-2-1")
     assert site.node.routes()[vpc] == site.interface("us-west-2", 2)
     site.tool("restore", "us-west-2-1")
-    variants.wait_path(site.name, vpc, site.interface("us-west-2"))
+    world.wait_path(site.name, vpc, site.interface("us-west-2"))
     assert there.stop().lost == 0
     # A tunnel without a sibling stays, and its command says so.
     assert site.node.run("/usr/local/sbin/site-tunnel", "drain", "rack-b-1", timeout=60).code == 4
