@@ -130,6 +130,11 @@ resource "aws_route53_zone" "this" {
 }
 """
 
+WITHOUT_VPC = {
+    f"aws_{kind}.this" for kind in ("eip", "s3_bucket", "iam_role", "launch_template", "route53_zone")
+}
+"""What does not wait for the VPC."""
+
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -169,6 +174,7 @@ def stopped_while_creating(job: Job, cloud: Server) -> None:
     lifecycle.plan(job)
     Control(cloud).order(slow("DescribeVpcs", 900, times=1))
     running: set[str] = set()
+    done: set[str] = set()
 
     class Hasty(Silence):
         pressed = False
@@ -179,10 +185,16 @@ def stopped_while_creating(job: Job, cloud: Server) -> None:
                 running.add(address)
             elif event["type"] in ("apply_complete", "apply_errored"):
                 running.discard(address)
+                done.add(address)
 
         def beat(self) -> None:
-            # The VPC is there, and asked for; nothing else is in the making.
-            if not self.pressed and running == {"aws_vpc.this"} and not Control(cloud).faults():
+            # The VPC is there, and asked for; nothing else is in the making, or about to be.
+            if (
+                not self.pressed
+                and done == WITHOUT_VPC
+                and running == {"aws_vpc.this"}
+                and not Control(cloud).faults()
+            ):
                 self.pressed = True
                 os.kill(os.getpid(), signal.SIGINT)
 
