@@ -14,6 +14,7 @@ from infra.checks import CHECKS
 CURES = (
     {"SITE001", "SITE002"},  # one region is made primary, the other is not any more
     {"ACC021", "ACC022"},  # a public node, and addresses that are few
+    {"POOL036", "POOL048"},  # a reservation where it does no good, and a Capacity Block that lacks one
 )
 """Faults that make a sound spec together."""
 CASE = st.sampled_from(cases())
