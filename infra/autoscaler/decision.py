@@ -99,7 +99,7 @@ class Answer(Struct, frozen=True, tag=True):
 
 
 class HoldFlavor(Struct, frozen=True, tag=True):
-    """Close a flavour of Kueue's to new work, or open it again."""
+    """Close a flavor of Kueue's to new work, or open it again."""
 
     flavor: str
     held: bool

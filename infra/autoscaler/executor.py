@@ -114,7 +114,7 @@ class _Run:
         return self._regions.get(self._groups.get(action.node, ""), "")
 
     def _one_region(self, numbers: Sequence[int]) -> dict[int, Done]:
-        """Sizes and flavours first, then node by node: two nodes of a group do not wait for each other."""
+        """Sizes and flavors first, then node by node: two nodes of a group do not wait for each other."""
         sizes: dict[str, list[int]] = defaultdict(list)
         nodes: dict[str, list[int]] = defaultdict(list)
         for number in numbers:

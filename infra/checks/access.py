@@ -323,7 +323,7 @@ def _open(facts: Facts) -> Iterator[tuple[Path, IPv4Network]]:
     for name, node in facts.spec.access.ssh_nodes.items():
         for index, block in enumerate(node.ssh_from):
             yield ("access", "ssh_nodes", name, "ssh_from", index), block
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         for index, block in enumerate(site.gateway.ssh_from if site.gateway is not None else ()):
             yield ("sites", name, "gateway", "ssh_from", index), block
 
@@ -371,7 +371,7 @@ def server_site(facts: Facts) -> Iterator[Finding]:
 @check("ACC025", Level.ERROR, "A VPN server at a physical site that can't have one.")
 def server_able(facts: Facts) -> Iterator[Finding]:
     for path, name in _servers(facts):
-        site = facts.racks.get(name)
+        site = facts.physical_sites.get(name)
         if site is None:
             continue
         if site.gateway is None:

@@ -15,7 +15,7 @@ def release_of_driver(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         branch = _driver(node)
         known = drivers.find(branch) if branch is not None else None
-        ubuntu = node.node.ubuntu or facts.racks[node.site].ubuntu
+        ubuntu = node.node.ubuntu or facts.physical_sites[node.site].ubuntu
         if known is not None and known.last_ubuntu is not None and ubuntu > known.last_ubuntu:
             path = node.at("ubuntu") if node.node.ubuntu else node.at("gpus")
             message = f"driver {known.branch} is not built for the later kernels of Ubuntu {ubuntu}"
@@ -45,7 +45,7 @@ def one_system_disk(facts: Facts) -> Iterator[Finding]:
 
 @check("SITE027", Level.ERROR, "A site's router is not on its LAN.")
 def router_on_lan(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         if site.router is not None and site.router not in site.cidr:
             path = ("sites", name, "router")
             yield Finding(path, f"{site.router} is not in {site.cidr}", "name an address of the LAN")
@@ -53,7 +53,7 @@ def router_on_lan(facts: Facts) -> Iterator[Finding]:
 
 @check("SITE029", Level.WARNING, "A site has autoinstall, but no MAC address is known.")
 def mac_of_seed(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         if site.autoinstall and site.nodes and not any(node.mac for node in site.nodes.values()):
             message = "a machine finds its seed by its MAC address, and no node has one"
             yield Finding(("sites", name, "autoinstall"), message, "add 'mac:' to its nodes")
@@ -62,7 +62,7 @@ def mac_of_seed(facts: Facts) -> Iterator[Finding]:
 @check("SITE028", Level.WARNING, "Nobody could log in to a physical machine that is installed by its seed.")
 def someone_enters(facts: Facts) -> Iterator[Finding]:
     groups = facts.spec.access.groups
-    seeded = any(site.autoinstall for site in facts.racks.values())
+    seeded = any(site.autoinstall for site in facts.physical_sites.values())
     if seeded and groups and not any(group.sudo for group in groups.values()):
         message = "machines let in the SSH keys of users who may become root, and there are none"
         yield Finding(("access", "groups"), message, "give a group 'sudo: true'")

@@ -22,7 +22,7 @@ NODE_BITS: Final = 16
 
 @check("NET008", Level.WARNING, "A LAN has no address left for a router.")
 def lan_full(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         hosts = max(site.cidr.num_addresses - 2, 0)
         if site.nodes and len(site.nodes) >= hosts:
             message = f"{site.cidr} has {addresses(hosts)} for {count(len(site.nodes), 'node')} and a router"
@@ -171,7 +171,7 @@ def supernet_too_small(facts: Facts) -> Iterator[Finding]:
         (pods.cidr, pods.prefix),
         (services, SERVICES_PREFIX),
         *((place.site.cidr, place.site.prefix) for place in facts.places.values()),
-        *((site.cidr, 32) for site in facts.racks.values() if site.cidr.subnet_of(spec.supernet)),
+        *((site.cidr, 32) for site in facts.physical_sites.values() if site.cidr.subnet_of(spec.supernet)),
     ]
     taken = [
         block.num_addresses if block is not None else 1 << (32 - prefix)

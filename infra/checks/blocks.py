@@ -154,7 +154,7 @@ def _resized(block: IPv4Network) -> str:
     "NET005", Level.ERROR, "A physical node's address lies outside its site's LAN, or is not a host address."
 )
 def node_address(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         first, last = int(site.cidr.network_address), int(site.cidr.broadcast_address)
         for host, node in site.nodes.items():
             path = ("sites", name, "nodes", host, "address")
@@ -259,7 +259,7 @@ def sites_at_home(facts: Facts) -> Iterator[Finding]:
 
 @check("NET019", Level.ERROR, "A site's LAN is larger than a /12, which cannot be right.")
 def lan_size(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         if site.cidr.prefixlen < LARGEST_LAN and _within(site.cidr, PRIVATE):
             yield Finding(
                 ("sites", name, "cidr"), f"{site.cidr} leaves the other sites no room",

@@ -178,7 +178,7 @@ class Facts:
         return found
 
     @cached_property
-    def racks(self) -> Mapping[str, PhysicalSite]:
+    def physical_sites(self) -> Mapping[str, PhysicalSite]:
         """The physical sites, by name."""
         return {name: site for name, site in self.spec.sites.items() if isinstance(site, PhysicalSite)}
 
@@ -187,7 +187,7 @@ class Facts:
         """Every physical node."""
         return [
             Node(name, host, node, gpus.find(node.gpus.model) if node.gpus else None)
-            for name, site in self.racks.items()
+            for name, site in self.physical_sites.items()
             for host, node in site.nodes.items()
         ]
 

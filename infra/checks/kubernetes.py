@@ -110,7 +110,7 @@ def control_zones(facts: Facts) -> Iterator[Finding]:
 @check("K8S008", Level.ERROR, "Flannel's host-gw between nodes that are not on one network.")
 def host_gateway(facts: Facts) -> Iterator[Finding]:
     pods = facts.spec.kubernetes.pods
-    if pods.backend == "host-gw" and (facts.places or len(facts.racks) > 1):
+    if pods.backend == "host-gw" and (facts.places or len(facts.physical_sites) > 1):
         message = "host-gw needs every node on one network segment; VPCs and VPNs route between several"
         yield Finding(("kubernetes", "pods", "backend"), message, "take vxlan, or wireguard")
 

@@ -85,7 +85,7 @@ def _counts(facts: Facts) -> Iterator[tuple[Path, str, int, str]]:
         yield place.at(), "vpcs", regions[region], f"VPCs in {region}, one of each site"
         yield ("pools",), "auto-scaling-groups", groups[region], f"Auto Scaling groups in {region}"
     linked = {name for place in places for name, _ in facts.linked(place)}
-    lans = [facts.racks[name].cidr for name in linked]
+    lans = [facts.physical_sites[name].cidr for name in linked]
     for place in places:
         yield place.at(), "routes-per-route-table", _routes(facts, place, lans), "routes in its route tables"
     if facts.spec.research is not None:

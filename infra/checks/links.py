@@ -75,7 +75,7 @@ def _connections(facts: Facts, place: Place) -> int:
 
 def _speakers(facts: Facts) -> Iterator[tuple[str, Gateway]]:
     """Gateways that speak BGP to some region."""
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         gateway = site.gateway
         if gateway is not None and _routing(facts, gateway) is Routing.BGP:
             yield name, gateway
@@ -178,7 +178,7 @@ def peerings(facts: Facts) -> Iterator[Finding]:
 
 
 def _gateway_addresses(facts: Facts) -> Iterator[tuple[Path, IPv4Address, Gateway]]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         if site.gateway is not None:
             for index, address in enumerate(site.gateway.addresses):
                 yield ("sites", name, "gateway", "addresses", index), address, site.gateway
@@ -207,7 +207,9 @@ def gateway_addresses_twice(facts: Facts) -> Iterator[Finding]:
 @check("NET038", Level.WARNING, "Two sites are both behind NAT, so neither can reach the other.")
 def both_behind_nat(facts: Facts) -> Iterator[Finding]:
     hidden = {
-        name for name, site in facts.racks.items() if site.gateway is not None and site.gateway.behind_nat
+        name
+        for name, site in facts.physical_sites.items()
+        if site.gateway is not None and site.gateway.behind_nat
     }
     for first, second, _ in defaults.mesh_pairs(facts.spec):
         if {first, second} <= hidden:
@@ -227,7 +229,7 @@ def asn_public(facts: Facts) -> Iterator[Finding]:
 
 @check("NET037", Level.WARNING, "An autonomous system number where all routes are static has no effect.")
 def asn_unused(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         gateway = site.gateway
         if gateway is not None and gateway.asn is not None and _routing(facts, gateway) is Routing.STATIC:
             message = f"{name} has static routes: nothing there speaks BGP"
@@ -238,7 +240,7 @@ def asn_unused(facts: Facts) -> Iterator[Finding]:
 def idle_addresses(facts: Facts) -> Iterator[Finding]:
     if defaults.interconnect(facts.spec) == "peering":
         return
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         gateway = site.gateway
         if gateway is None or _routing(facts, gateway) is Routing.BGP or len(gateway.addresses) == 1:
             continue

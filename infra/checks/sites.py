@@ -124,16 +124,16 @@ def overflow_of_primary(facts: Facts) -> Iterator[Finding]:
 def vpn_to_nowhere(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         for index, name in enumerate(place.site.vpn or ()):
-            if name not in facts.racks:
+            if name not in facts.physical_sites:
                 message = f"{name} is not a physical site of this spec"
-                yield Finding(place.at("vpn", index), message, meant_one_of(name, facts.racks))
+                yield Finding(place.at("vpn", index), message, meant_one_of(name, facts.physical_sites))
 
 
 @check("SITE010", Level.ERROR, "A region's VPN connections go to a site without a gateway.")
 def vpn_without_gateway(facts: Facts) -> Iterator[Finding]:
     for place in facts.places.values():
         for index, name in enumerate(place.site.vpn or ()):
-            site = facts.racks.get(name)
+            site = facts.physical_sites.get(name)
             if site is not None and site.gateway is None:
                 hint = f"add {dotted(('sites', name, 'gateway'))} with its public address"
                 yield Finding(place.at("vpn", index), f"{name} has no gateway", hint)
@@ -142,7 +142,7 @@ def vpn_without_gateway(facts: Facts) -> Iterator[Finding]:
 @check("SITE011", Level.WARNING, "A physical site without a gateway is isolated.")
 def island(facts: Facts) -> Iterator[Finding]:
     asked = {name for place in facts.places.values() for name in place.site.vpn or ()}
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         told = name in asked or (name, NodeRole.SITE_GATEWAY) in facts.servers
         if site.gateway is None and len(facts.spec.sites) > 1 and not told:
             message = f"{name} has no gateway: nothing elsewhere can reach it"
@@ -151,7 +151,7 @@ def island(facts: Facts) -> Iterator[Finding]:
 
 @check("SITE012", Level.ERROR, "A gateway names a node that its site does not have.")
 def gateway_node(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         node = site.gateway.node if site.gateway is not None else None
         if node is not None and node not in site.nodes:
             path = ("sites", name, "gateway", "node")
@@ -160,7 +160,7 @@ def gateway_node(facts: Facts) -> Iterator[Finding]:
 
 @check("SITE013", Level.WARNING, "A site with a gateway does not define which node it is.")
 def gateway_unclear(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.racks.items():
+    for name, site in facts.physical_sites.items():
         if site.gateway is None or site.gateway.node is not None:
             continue
         able = facts.servers.get((name, NodeRole.SITE_GATEWAY), ())
@@ -176,7 +176,7 @@ def gateway_unclear(facts: Facts) -> Iterator[Finding]:
 @check("SITE014", Level.WARNING, "A node is to be the gateway of a site that has none.")
 def gateway_role_unused(facts: Facts) -> Iterator[Finding]:
     for (name, role), nodes in facts.servers.items():
-        if role is NodeRole.SITE_GATEWAY and facts.racks[name].gateway is None:
+        if role is NodeRole.SITE_GATEWAY and facts.physical_sites[name].gateway is None:
             for node in nodes:
                 yield Finding(node.at("roles"), f"{name} has no gateway for it to be", "add 'gateway:'")
 

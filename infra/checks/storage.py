@@ -80,15 +80,17 @@ def region_twice(facts: Facts) -> Iterator[Finding]:
 )
 def nfs_site(facts: Facts) -> Iterator[Finding]:
     for name, nfs in facts.spec.storage.nfs.items():
-        if nfs.site not in facts.racks:
+        if nfs.site not in facts.physical_sites:
             message = f"{nfs.site} is not a physical site of this spec"
-            yield Finding(("storage", "nfs", name, "site"), message, meant_one_of(nfs.site, facts.racks))
+            yield Finding(
+                ("storage", "nfs", name, "site"), message, meant_one_of(nfs.site, facts.physical_sites)
+            )
 
 
 @check("STO005", Level.ERROR, "An NFS export's server does not exist, or there is none.", waivable=False)
 def nfs_server(facts: Facts) -> Iterator[Finding]:
     for name, nfs in facts.spec.storage.nfs.items():
-        site = facts.racks.get(nfs.site)
+        site = facts.physical_sites.get(nfs.site)
         if site is None:
             continue
         able = [node.name for node in facts.servers.get((nfs.site, NodeRole.NFS_SERVER), ())]
@@ -105,7 +107,7 @@ def nfs_server(facts: Facts) -> Iterator[Finding]:
 def nfs_role(facts: Facts) -> Iterator[Finding]:
     for name, nfs in facts.spec.storage.nfs.items():
         able = [node.name for node in facts.servers.get((nfs.site, NodeRole.NFS_SERVER), ())]
-        site = facts.racks.get(nfs.site)
+        site = facts.physical_sites.get(nfs.site)
         if site is not None and nfs.node in site.nodes and nfs.node not in able:
             message = f"{nfs.node} has not the role nfs-server"
             yield Finding(("storage", "nfs", name, "node"), message, "add it to the node's roles")

@@ -13,7 +13,7 @@ from infra.errors import Level
 from infra.schema.addons import is_on
 
 _OLDEST_FIRST: Final = ("old", "standard", "new")
-_MOST_FLAVOURS: Final = 64
+_MOST_FLAVORS: Final = 64
 """Flavors of one group of resources (Kueue, ``ClusterQueue``)."""
 
 
@@ -70,8 +70,8 @@ def many_kinds(facts: Facts) -> Iterator[Finding]:
     pools = {group.machines.name for group in facts.groups if group.nodes}
     racks = {node.node.gpus.model if node.node.gpus else "" for node in facts.nodes}
     kinds = len(pools) + len(racks)
-    if kinds > _MOST_FLAVOURS:
-        message = f"{kinds} pools and models of GPUs; Kueue tells {_MOST_FLAVOURS} apart"
+    if kinds > _MOST_FLAVORS:
+        message = f"{kinds} pools and models of GPUs; Kueue tells {_MOST_FLAVORS} apart"
         yield Finding(
             ("pools",), message, "make one pool of several whose machines are alike, or turn kueue off"
         )
@@ -86,8 +86,8 @@ def limits_without_queues(facts: Facts) -> Iterator[Finding]:
         if not is_on(facts.spec, "kueue"):
             yield Finding(path, "kueue, which enforces it, is off", "turn kueue on, or remove the limit")
         members = sum(name in user.groups for user in facts.spec.access.users.values())
-        if members >= _MOST_FLAVOURS:
+        if members >= _MOST_FLAVORS:
             message = (
-                f"group {name} has {members} users; Kueue limits at most {_MOST_FLAVOURS - 1} of one queue"
+                f"group {name} has {members} users; Kueue limits at most {_MOST_FLAVORS - 1} of one queue"
             )
             yield Finding(path, message, "split the group, or remove the limit")

@@ -170,9 +170,9 @@ def _real_images(spec: Spec, aws: Server) -> dict[str, dict[str, str]]:
 def _labels(spec: Spec) -> Mapping[str, str]:
     """A node's whom Kueue lets runs without GPUs on."""
     labels: Mapping[str, str] = next(
-        flavour["spec"]["nodeLabels"]
-        for flavour in queueing.objects(spec)["flavours.yaml"]
-        if flavour["kind"] == "ResourceFlavor" and "topologyName" not in flavour["spec"]
+        flavor["spec"]["nodeLabels"]
+        for flavor in queueing.objects(spec)["flavors.yaml"]
+        if flavor["kind"] == "ResourceFlavor" and "topologyName" not in flavor["spec"]
     )
     return labels
 

@@ -391,7 +391,7 @@ def processors(world: World, count: int) -> Iterator[None]:
     }
     plain = next(
         item["metadata"]["name"]
-        for item in queueing.objects(world.spec)["flavours.yaml"]
+        for item in queueing.objects(world.spec)["flavors.yaml"]
         if item["kind"] == "ResourceFlavor" and "topologyName" not in item["spec"]
     )
 
@@ -401,9 +401,9 @@ def processors(world: World, count: int) -> Iterator[None]:
 
     for path, groups in before.items():
         less = json.loads(json.dumps(groups))
-        for flavour in less[0]["flavors"]:
-            has_quota = path.split("/")[-2] == "cohorts" and flavour["name"] == plain
-            for resource in flavour["resources"]:
+        for flavor in less[0]["flavors"]:
+            has_quota = path.split("/")[-2] == "cohorts" and flavor["name"] == plain
+            for resource in flavor["resources"]:
                 if resource["name"] == "cpu":
                     resource["nominalQuota"] = str(count if has_quota else 0)
         put(path, less)

@@ -128,13 +128,13 @@ def test_the_rendered_rules_are_read() -> None:
     cluster = golden("research")
     found = simulating.rules(cluster)
     assert found is not None
-    assert [each.flavor.name for each in found.choices] == [each.name for each in queues.flavours(cluster)]
+    assert [each.flavor.name for each in found.choices] == [each.name for each in queues.flavors(cluster)]
     assert {each.flavor.name for each in found.choices if each.checked} == {
-        each.name for each in queues.flavours(cluster) if each.cloud and each.amount.gpus
+        each.name for each in queues.flavors(cluster) if each.cloud and each.amount.gpus
     }
     assert found.queue_of("user-ada") in found.queues
     assert found.queue_of("user-nobody") == "shared"
-    total = {each.name: each.amount.gpus for each in queues.flavours(cluster)}
+    total = {each.name: each.amount.gpus for each in queues.flavors(cluster)}
     assert {name: each["nvidia.com/gpu"] for name, each in found.total.items()} == total
 
 

@@ -50,7 +50,7 @@ class _Taint(Struct, rename="camel", omit_defaults=True):
 
 
 class _Taints(Struct, rename="camel"):
-    """Of a node, or of a flavour."""
+    """Of a node, or of a flavor."""
 
     taints: list[_Taint] | None = None
     node_taints: list[_Taint] | None = None
@@ -133,7 +133,7 @@ class KubeWriter:
         except _NotOursError:
             return Result("stale", "the lease is not ours any more")
 
-    # Nodes, and flavours of them.
+    # Nodes, and flavors of them.
 
     def _taint(self, action: TaintNode) -> Result:
         def tainted(there: list[_Taint]) -> list[_Taint]:
@@ -155,7 +155,7 @@ class KubeWriter:
             return [*others, _Taint(NO_CAPACITY, effect="NoSchedule")] if action.held else others
 
         path = f"{_FLAVORS}/{action.flavor}"
-        return self._retainted(path, "nodeTaints", f"flavour {action.flavor}", held)
+        return self._retainted(path, "nodeTaints", f"flavor {action.flavor}", held)
 
     def _retainted(
         self,

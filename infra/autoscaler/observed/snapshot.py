@@ -29,7 +29,7 @@ SCHEDULER = "default-scheduler"
 
 DRAIN_TAINT = f"{OURS}/scale-in"
 NO_CAPACITY = f"{OURS}/no-capacity"
-"""The taint of a Kueue flavour whose machines can't be had."""
+"""The taint of a Kueue flavor whose machines can't be had."""
 """Our own taint; its value is when it was put on, in seconds since the epoch. Nobody else's cordon is ever
 touched."""
 
@@ -363,7 +363,7 @@ class Flavor(Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
     """Without ours."""
     tolerations: tuple[Toleration, ...] = ()
-    """What Kueue adds to work that it gives the flavour."""
+    """What Kueue adds to work that it gives the flavor."""
 
 
 class Queued(Struct, frozen=True):
@@ -391,7 +391,7 @@ class Holding(Struct, frozen=True):
     quota: str
     """A key of `Queues.quotas`."""
     amounts: tuple[tuple[str, str, int], ...]
-    """(flavour, resource, amount)."""
+    """(flavor, resource, amount)."""
     since: float
     """When it was admitted; of one that is not yet, when its quota was reserved."""
     admitted: bool
@@ -406,12 +406,12 @@ class Queues(Struct, frozen=True):
     """In Kueue's order: by priority, then by time."""
     holding: tuple[Holding, ...] = ()
     quotas: Mapping[str, Mapping[str, Resources]] = {}
-    """Quota that is shared (``cohort/name``, or ``queue/name`` of a ClusterQueue without one) → flavour →
+    """Quota that is shared (``cohort/name``, or ``queue/name`` of a ClusterQueue without one) → flavor →
     what there is in all."""
     sources: Mapping[str, str] = {}
     """ClusterQueue → key of the quota that it has a share of."""
     offers: Mapping[str, tuple[str, ...]] = {}
-    """ClusterQueue → its flavours, in the order in which they are tried."""
+    """ClusterQueue → its flavors, in the order in which they are tried."""
 
 
 class Snapshot(Struct, frozen=True):

@@ -197,7 +197,7 @@ _EVERY: Final = frozenset({"cpu", "memory", "ephemeral-storage", PODS, DEVICES})
 def unknown(packer: Packer, item: Item) -> Reason | None:
     """What it asks for that nothing of the cluster has any of, whatever its labels and taints; else None.
 
-    Other than `never`, this holds for all flavours that Kueue might give it. What a node's plugin does not
+    Other than `never`, this holds for all flavors that Kueue might give it. What a node's plugin does not
     report for a while, its group's configuration has.
     """
     for each in item.wanted:

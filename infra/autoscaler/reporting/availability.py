@@ -146,7 +146,7 @@ def _no_capacity(view: ClusterState) -> list[dict[str, Any]]:
 
 
 def _opens(view: ClusterState, flavors: Mapping[str, Flavor]) -> dict[str, float]:
-    """Flavours that are closed, and until when: the first of their pool's back-offs."""
+    """Flavors that are closed, and until when: the first of their pool's back-offs."""
     pools: defaultdict[str, list[GroupView]] = defaultdict(list)
     for each in view.groups.values():
         pools[each.group.pool].append(each)
@@ -161,9 +161,9 @@ def _opens(view: ClusterState, flavors: Mapping[str, Flavor]) -> dict[str, float
 def _starts(
     queues: Queues, flavors: Mapping[str, Flavor], opens: Mapping[str, float], config: Config, now: float
 ) -> tuple[list[Start | None], dict[str, Forecast]]:
-    """By when each that waits starts, None where its queue is not there; and what is left of each flavour.
+    """By when each that waits starts, None where its queue is not there; and what is left of each flavor.
 
-    Flavours of different quotas are different ones.
+    Flavors of different quotas are different ones.
     """
     usable = _Usable(queues, flavors)
     held = [
@@ -195,7 +195,7 @@ def _starts(
 
 
 class _Usable:
-    """Which flavours work may use. The same selectors are looked at once."""
+    """Which flavors work may use. The same selectors are looked at once."""
 
     def __init__(self, queues: Queues, flavors: Mapping[str, Flavor]) -> None:
         self._queues = queues
@@ -230,8 +230,8 @@ class _Usable:
 
 
 def takes(flavor: Flavor, shape: Shape, beside: Sequence[Flavor]) -> bool:
-    """Whether Kueue may give such pods a flavour. Of their selectors it goes by labels alone that any of the
-    queue's flavours has (Kueue, ``flavorassigner``: ``flavorSelector``)."""
+    """Whether Kueue may give such pods a flavor. Of their selectors it goes by labels alone that any of the
+    queue's flavors has (Kueue, ``flavorassigner``: ``flavorSelector``)."""
     keys = {key for each in beside for key in each.labels}
     terms = shape.affinity
     if terms is not None:
@@ -283,7 +283,7 @@ def _told(start: Start | None, startable: float | None, now: float) -> tuple[str
 def _quotas(
     queues: Queues, flavors: Mapping[str, Flavor], opens: Mapping[str, float], left: Mapping[str, Forecast]
 ) -> list[dict[str, Any]]:
-    """Of flavours with GPUs: what is free now, and behind all that waits."""
+    """Of flavors with GPUs: what is free now, and behind all that waits."""
     rows = []
     for quota, those in sorted(queues.quotas.items()):
         for name, amounts in those.items():

@@ -1,15 +1,15 @@
 """Queues: GPUs shared out among groups by Kueue (kueue.sigs.k8s.io), whole jobs at a time.
 
 What there is
-    are flavours: machines of ours with one model of GPU, and each pool. A job is given one flavour, the
+    are flavors: machines of ours with one model of GPU, and each pool. A job is given one flavor, the
     first with room: ours, which cost nothing more, then pools by their priority, by the first region that
     they are in, the cheaper GPU first. In which of its pool's regions it starts is the autoscaler's choice,
-    which knows where there is capacity; where there is none in any, it taints the flavour, and Kueue takes
+    which knows where there is capacity; where there is none in any, it taints the flavor, and Kueue takes
     the next one. Places (site, zone or rack, machine) let a job ask to be near to itself: annotation
     ``kueue.x-k8s.io/podset-required-topology: causeway.dev/site``.
 Who gets it
     is a queue a group, all in one cohort. What a group is sure of (``gpu_quota``) is its queue's own, of the
-    first flavours first; it is taken back from whoever holds it. The rest is the cohort's, and shared by
+    first flavors first; it is taken back from whoever holds it. The rest is the cohort's, and shared by
     weight: who holds least for its weight is next, and who holds more gives way. In a group, higher classes
     go before lower ones, and evict them. What one of its users may hold is limited by ``user_limits.py``.
 How work comes in
@@ -48,19 +48,19 @@ _RESOURCES: Final = ("cpu", "memory", _GPUS)
 _LEVELS: Final = (SITE, "topology.kubernetes.io/zone", "kubernetes.io/hostname")
 """From far to near. A rack is the zone of machines of ours."""
 
-MOST_FLAVOURS: Final = 64
+MOST_FLAVORS: Final = 64
 """Of a group of resources (Kueue, ``ClusterQueue``)."""
 _MOST_LABELS: Final = 8
-"""Of a flavour (Kueue, ``ResourceFlavor``)."""
+"""Of a flavor (Kueue, ``ResourceFlavor``)."""
 _LABELS: Final = (
     POOL,
     GPU_MODEL,
     GPU_CLASS,
     WITHOUT_GPUS,
 )
-"""What tells flavours from each other, and what classes of work go by. Labels of the spec come next.
+"""What tells flavors from each other, and what classes of work go by. Labels of the spec come next.
 
-Not the site: if any flavour has a label, Kueue assigns work that selects by it only flavours that have it,
+Not the site: if any flavor has a label, Kueue assigns work that selects by it only flavors that have it,
 and a pool may be in several sites."""
 _NOT_OURS: Final = ("kubernetes.io", "k8s.io", OURS)
 
@@ -94,7 +94,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Flavour:
+class Flavor:
     """Machines that are alike to a job."""
 
     name: str
@@ -107,14 +107,14 @@ class Flavour:
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
     """What there is, classes of work, who gets it, and the way in."""
-    found = flavours(cluster)
+    found = flavors(cluster)
     if not found or not any(addon.name == "kueue" for addon in cluster.kubernetes.addons):
         return {}
     # One that writes nothing answers no request either, and jobs would wait for ever.
     asked = is_scaled(cluster) and not cluster.autoscaler.dry_run
     return {
         "policies.yaml": queue_policies.policies(cluster),
-        "flavours.yaml": [_topology(), *map(_flavour, found), *user_limits.flavors(cluster)],
+        "flavors.yaml": [_topology(), *map(_flavor, found), *user_limits.flavors(cluster)],
         "classes.yaml": list(_classes(cluster)),
         "checks.yaml": static("after/queues/checks") if asked else [],
         "queues.yaml": list(_queues(cluster, found, asked=asked)),
@@ -125,7 +125,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 # -- What there is ------------------------------------------------------------------------------------------
 
 
-def flavours(cluster: Cluster) -> tuple[Flavour, ...]:
+def flavors(cluster: Cluster) -> tuple[Flavor, ...]:
     """In the order in which jobs try them."""
     ours = _ours([node for site in cluster.sites for node in site.nodes])
     order = {region.name: region.order for region in cluster.regions}
@@ -134,10 +134,10 @@ def flavours(cluster: Cluster) -> tuple[Flavour, ...]:
         key=lambda entry: (-entry[0].priority, order[entry[1].site], *_price(entry[1]), entry[0].name),
     )
     pools = {pool.name: pool for pool, _ in groups}
-    return (*ours, *map(_of_pool, pools.values()))[:MOST_FLAVOURS]
+    return (*ours, *map(_of_pool, pools.values()))[:MOST_FLAVORS]
 
 
-def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
+def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavor]:
     """Machines in racks by model of GPU, those without GPUs first: others' work tries them first too."""
     kinds: dict[tuple[str, tuple[Taint, ...]], list[PhysicalNode]] = {}
     for node in nodes:
@@ -153,21 +153,21 @@ def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavour]:
         unique = name if seen[name] == 1 else f"{name}-{seen[name]}"
         # In the cloud, whether an instance is a spot one is known when it has started; here it is no matter.
         chosen = {CAPACITY: labels[CAPACITY], **_chosen(labels, _MOST_LABELS - 1)}
-        found.append(Flavour(unique, chosen, taints, amount, cloud=False))
+        found.append(Flavor(unique, chosen, taints, amount, cloud=False))
     return found
 
 
-def _of_pool(pool: NodePool) -> Flavour:
+def _of_pool(pool: NodePool) -> Flavor:
     groups = [group for group in pool.groups if group.max]
     labels = dict(set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups)))
     # A group's bounds are units of capacity, of which a machine may be several (EC2 Auto Scaling, weights).
     lightest = min(each.weight for each in pool.instance_types)
     amount = sum((_amount(group.allocatable).times(-(-group.max // lightest)) for group in groups), Amount())
-    return Flavour(pool.name, _chosen(labels), pool.taints, amount, cloud=True)
+    return Flavor(pool.name, _chosen(labels), pool.taints, amount, cloud=True)
 
 
 def _chosen(labels: Mapping[str, str], most: int = _MOST_LABELS) -> dict[str, str]:
-    """As many as a flavour may have, the telling ones first."""
+    """As many as a flavor may have, the telling ones first."""
     others = [key for key in sorted(labels) if not key.partition("/")[0].endswith(_NOT_OURS)]
     wanted = [key for key in (*_LABELS, *others) if key in labels]
     return {key: labels[key] for key in wanted[:most]}
@@ -192,25 +192,25 @@ def _topology() -> Object:
     return of(_API, "Topology", TOPOLOGY, spec={"levels": [{"nodeLabel": level} for level in _LEVELS]})
 
 
-def _flavour(flavour: Flavour) -> Object:
+def _flavor(flavor: Flavor) -> Object:
     taints = [
         {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
-        for taint in flavour.taints
+        for taint in flavor.taints
     ]
     return of(
         _API,
         "ResourceFlavor",
-        flavour.name,
+        flavor.name,
         spec={
-            "nodeLabels": dict(flavour.labels),
+            "nodeLabels": dict(flavor.labels),
             **({"nodeTaints": taints} if taints else {}),
             **(
                 {"tolerations": [{"key": GPU_TAINT, "operator": "Exists"}]}
-                if any(taint.key == GPU_TAINT for taint in flavour.taints)
+                if any(taint.key == GPU_TAINT for taint in flavor.taints)
                 else {}
             ),
-            # With every flavour of GPUs, also where nobody answers requests: Kueue never takes it back.
-            **({"topologyName": TOPOLOGY} if flavour.amount.gpus else {}),
+            # With every flavor of GPUs, also where nobody answers requests: Kueue never takes it back.
+            **({"topologyName": TOPOLOGY} if flavor.amount.gpus else {}),
         },
     )
 
@@ -224,14 +224,14 @@ def _classes(cluster: Cluster) -> Iterator[Object]:
         yield of(_API, "WorkloadPriorityClass", each.name, value=each.value)
 
 
-def shares(cluster: Cluster, found: Sequence[Flavour]) -> dict[str, dict[str, int]]:
-    """Group's namespace → flavour → GPUs that it is sure of: of the first flavours first, and where several
+def shares(cluster: Cluster, found: Sequence[Flavor]) -> dict[str, dict[str, int]]:
+    """Group's namespace → flavor → GPUs that it is sure of: of the first flavors first, and where several
     want more than there is of one, to each in proportion."""
     left = {group.namespace: group.gpu_quota for group in cluster.access.groups}
     sure: dict[str, dict[str, int]] = {name: {} for name in left}
-    for flavour in found:
-        for name, gpus in _divided(flavour.amount.gpus, left).items():
-            sure[name][flavour.name] = gpus
+    for flavor in found:
+        for name, gpus in _divided(flavor.amount.gpus, left).items():
+            sure[name][flavor.name] = gpus
             left[name] -= gpus
     return sure
 
@@ -248,17 +248,17 @@ def _divided(gpus: int, wanted: Mapping[str, int]) -> dict[str, int]:
     return given
 
 
-def _queues(cluster: Cluster, found: Sequence[Flavour], *, asked: bool) -> Iterator[Object]:
+def _queues(cluster: Cluster, found: Sequence[Flavor], *, asked: bool) -> Iterator[Object]:
     sure = shares(cluster, found)
     owned = {
         group.namespace: {
-            flavour.name: flavour.amount.part(sure[group.namespace][flavour.name]) for flavour in found
+            flavor.name: flavor.amount.part(sure[group.namespace][flavor.name]) for flavor in found
         }
         for group in cluster.access.groups
     }
     rest = {
-        flavour.name: flavour.amount - sum((each[flavour.name] for each in owned.values()), Amount())
-        for flavour in found
+        flavor.name: flavor.amount - sum((each[flavor.name] for each in owned.values()), Amount())
+        for flavor in found
     }
     yield of(_API, "Cohort", COHORT, spec={"resourceGroups": [_resources(found, rest)]})
     scope = _scope(cluster)
@@ -266,7 +266,7 @@ def _queues(cluster: Cluster, found: Sequence[Flavour], *, asked: bool) -> Itera
         resources = [_resources(found, owned[group.namespace]), *user_limits.resource_groups(cluster, group)]
         yield _queue(group.namespace, group.weight, resources, found, asked, scope)
     if any(team_of(cluster, user) == SHARED for user in cluster.access.users):
-        nothing = {flavour.name: Amount() for flavour in found}
+        nothing = {flavor.name: Amount() for flavor in found}
         yield _queue(SHARED, 1, [_resources(found, nothing)], found, asked, scope)
 
 
@@ -277,18 +277,18 @@ def _scope(cluster: Cluster) -> dict[str, Any]:
     return {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
 
 
-def _resources(found: Sequence[Flavour], amounts: Mapping[str, Amount]) -> dict[str, Any]:
+def _resources(found: Sequence[Flavor], amounts: Mapping[str, Amount]) -> dict[str, Any]:
     return {
         "coveredResources": list(_RESOURCES),
         "flavors": [
             {
-                "name": flavour.name,
+                "name": flavor.name,
                 "resources": [
                     {"name": name, "nominalQuota": quantity}
-                    for name, quantity in amounts[flavour.name].quantities().items()
+                    for name, quantity in amounts[flavor.name].quantities().items()
                 ],
             }
-            for flavour in found
+            for flavor in found
         ],
     }
 
@@ -297,11 +297,11 @@ def _queue(
     name: str,
     weight: int,
     resources: list[dict[str, Any]],
-    found: Sequence[Flavour],
+    found: Sequence[Flavor],
     asked: bool,
     scope: dict[str, Any],
 ) -> Object:
-    checked = [flavour.name for flavour in found if flavour.cloud and flavour.amount.gpus] if asked else []
+    checked = [flavor.name for flavor in found if flavor.cloud and flavor.amount.gpus] if asked else []
     return of(
         _API,
         "ClusterQueue",
@@ -313,7 +313,7 @@ def _queue(
             "resourceGroups": resources,
             "fairSharing": {"weight": str(weight)},
             **scope,
-            # Next flavour rather than somebody's end; the same flavour rather than one's own.
+            # Next flavor rather than somebody's end; the same flavor rather than one's own.
             "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
             "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
             **(

@@ -52,7 +52,7 @@ ROOT = Path(__file__).parents[3]
 MINE = "user-ada"
 JOBS = f"/apis/batch/v1/namespaces/{MINE}/jobs"
 WORKLOADS = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{MINE}/workloads"
-FLAVOURS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
+FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
 
 SPEC = """\
 version: 1
@@ -143,7 +143,7 @@ class Chain:
             {},
         )
 
-    def flavour(self, name: str) -> str:
+    def flavor(self, name: str) -> str:
         """Of its GPUs; empty while it has none."""
         admission = self.workload(name).get("status", {}).get("admission", {})
         for each in admission.get("podSetAssignments", ()):
@@ -254,12 +254,12 @@ def quiet(chain: Chain) -> Iterator[None]:
     chain.cluster.client.call("DELETE", JOBS, body={"propagationPolicy": "Background"})
     faults.FAULTS.clear()
     chain.until(lambda: not any(chain.aws.instances(each) for each in chain.config.groups), "an empty cloud")
-    chain.until(lambda: not held(chain), "free flavours")
+    chain.until(lambda: not held(chain), "free flavors")
 
 
 def held(chain: Chain) -> set[str]:
-    """Flavours that the autoscaler keeps work from."""
-    found = chain.cluster.get(FLAVOURS) or {"items": []}
+    """Flavors that the autoscaler keeps work from."""
+    found = chain.cluster.get(FLAVORS) or {"items": []}
     return {
         each["metadata"]["name"]
         for each in found["items"]
@@ -278,7 +278,7 @@ def barred(chain: Chain) -> set[str]:
 def test_the_readmes_first_job_gets_a_machine_runs_and_the_machine_goes(chain: Chain) -> None:
     chain.submit("first")
     chain.until(lambda: chain.done("first"), "the end of the first job")
-    assert chain.flavour("first") == "ones"
+    assert chain.flavor("first") == "ones"
     chain.until(lambda: not chain.born("ones", "us-west-2"), "the end of its machine")
 
 
@@ -286,10 +286,10 @@ def test_without_capacity_in_any_region_it_starts_in_the_next_pool(chain: Chain)
     chain.exhausted("g5.xlarge", "us-west-2", "us-east-1")
     # People are told within half a minute: the job must still run then.
     chain.submit("moved-on", seconds=600)
-    chain.until(lambda: "ones" in held(chain), "a flavour without capacity")
+    chain.until(lambda: "ones" in held(chain), "a flavor without capacity")
     chain.until(lambda: "ones" in barred(chain), "the word of it for people")
     chain.until(lambda: chain.running("moved-on"), "its start")
-    assert chain.flavour("moved-on") == "fours"
+    assert chain.flavor("moved-on") == "fours"
 
 
 def test_a_gang_starts_in_one_region_or_not_at_all(chain: Chain) -> None:

@@ -1,4 +1,4 @@
-"""Flavours: closed while no region has a machine of their pool, and open as soon as one may have."""
+"""Flavors: closed while no region has a machine of their pool, and open as soon as one may have."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def answers(decision: Decision) -> list[tuple[str, str]]:
 
 
 def request(**more: Any) -> Any:
-    """What Kueue asks for: a job of one pod, in the flavour of the pool."""
+    """What Kueue asks for: a job of one pod, in the flavor of the pool."""
     like = pods(1, gpus=4, selector=((POOL, WEST.pool),))[0].shape
     return gang(count=1, like=like, kind="ProvisioningRequest", condition="Accepted", **more)
 

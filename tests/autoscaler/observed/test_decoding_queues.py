@@ -154,7 +154,7 @@ def test_cohorts_in_a_circle_stop_nothing() -> None:
     assert list(of.sources) == ["team-vision"]
 
 
-def test_labels_taints_and_tolerations_of_a_flavour() -> None:
+def test_labels_taints_and_tolerations_of_a_flavor() -> None:
     spec = {
         "nodeLabels": {"causeway.dev/pool": "p3", "a": "b"},
         "nodeTaints": [

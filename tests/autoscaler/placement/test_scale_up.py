@@ -598,7 +598,7 @@ def test_a_request_for_what_nothing_has_is_revoked_and_says_what(asked: dict[str
 
 @pytest.mark.parametrize("asked", [{EFA: 1}, {PAGES: GI}], ids=str)
 def test_what_other_machines_have_is_named_and_asked_for_again(asked: dict[str, int]) -> None:
-    """Kueue may give it another flavour."""
+    """Kueue may give it another flavor."""
     of = config(WEST, OTHERS)
     v100 = (("causeway.dev/gpu-model", "v100"),)
     request = gang(

@@ -182,7 +182,7 @@ def test_what_has_quota_and_is_not_started_waits_for_something_else() -> None:
     assert availability.content(view, of, FLAVORS, Memory(), OF, known)[1] == known
 
 
-def test_a_closed_flavour_counts_from_when_its_first_back_off_ends() -> None:
+def test_a_closed_flavor_counts_from_when_its_first_back_off_ends() -> None:
     bars = {
         each.name: Backoff("capacity", "none", NOW, NOW, NOW + more, 1)
         for each, more in ((P3, 300), (EAST, 900))
@@ -244,7 +244,7 @@ def test_the_largest_that_is_published_fits_a_config_map() -> None:
     assert len(availability.text(values).encode()) < 1_000_000
 
 
-# --- flavours -----------------------------------------------------------------------------------------------
+# --- flavors -----------------------------------------------------------------------------------------------
 
 
 def takes(flavor: Flavor, **like: Any) -> bool:
@@ -255,17 +255,17 @@ def term(key: str, operator: str, *values: str) -> NodeTerm:
     return NodeTerm((Requirement(key, operator, values),))
 
 
-def test_flavours_that_selectors_do_not_contradict() -> None:
+def test_flavors_that_selectors_do_not_contradict() -> None:
     assert takes(TITAN)
     assert takes(V100, selector=((GPU_MODEL, "v100"),))
     assert not takes(TITAN, selector=((GPU_MODEL, "v100"),))
     assert not takes(TITAN, affinity=(term(GPU_MODEL, "In", "v100", "a100"),))
     assert takes(TITAN, affinity=(term(GPU_MODEL, "NotIn", "v100"),))
-    # A label that one of the flavours has is one that the others lack.
+    # A label that one of the flavors has is one that the others lack.
     assert not takes(TITAN, selector=((POOL, "gpu-p3"),))
 
 
-def test_labels_that_no_flavour_has_are_the_schedulers() -> None:
+def test_labels_that_no_flavor_has_are_the_schedulers() -> None:
     assert takes(TITAN, selector=(("causeway.dev/site", "rack-a"),))
     assert takes(TITAN, affinity=(term("causeway.dev/site", "In", "rack-b"),))
     both = NodeTerm((*term(GPU_MODEL, "In", "v100").labels, *term("disk", "Exists").labels))
@@ -273,7 +273,7 @@ def test_labels_that_no_flavour_has_are_the_schedulers() -> None:
     assert not takes(TITAN, affinity=(both,))
 
 
-def test_taints_are_tolerated_by_the_work_or_by_the_flavour() -> None:
+def test_taints_are_tolerated_by_the_work_or_by_the_flavor() -> None:
     taint = Taint("lab", "x")
     tainted = structs.replace(TITAN, taints=(taint,))
     assert not takes(tainted)

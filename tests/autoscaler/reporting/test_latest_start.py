@@ -1,4 +1,4 @@
-"""Starts by declared times: a line for each flavour."""
+"""Starts by declared times: a line for each flavor."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_does_not_fit_at_all_holds_nobody_up() -> None:
     assert after([work(1, 100, "other")]) == [TOO_LARGE]
 
 
-def test_the_flavour_that_is_free_first() -> None:
+def test_the_flavor_that_is_free_first() -> None:
     running = [held(8, 100, "a"), held(8, 50, "b")]
     assert after([work(8, 1000, "a", "b"), work(8, 10, "a", "b")], running, capacity={"a": 8, "b": 8}) == [
         50,
@@ -74,14 +74,14 @@ def test_the_flavour_that_is_free_first() -> None:
     ]
 
 
-def test_a_flavour_without_capacity_opens_when_its_back_off_ends() -> None:
+def test_a_flavor_without_capacity_opens_when_its_back_off_ends() -> None:
     assert after([work(8, 100, "a", "b")], opens={"a": 300}, capacity={"a": 8}) == [300]
     assert after(
         [work(8, 100, "a", "b")], [held(8, 200, "b")], opens={"a": 300}, capacity={"a": 8, "b": 8}
     ) == [200]
 
 
-def test_parts_start_together_each_in_its_flavour() -> None:
+def test_parts_start_together_each_in_its_flavor() -> None:
     both = Work((Part(("a",), ((GPU, 8),)), Part(("c",), (("cpu", 4),))), 100)
     capacity = {"a": {GPU: 8}, "c": {"cpu": 6}}
     found, _ = simulate(capacity, [held(8, 70)], {}, [both, both], NOW)
@@ -90,7 +90,7 @@ def test_parts_start_together_each_in_its_flavour() -> None:
     assert after([twice]) == [TOO_LARGE]
 
 
-def test_every_resource_of_a_flavour_counts_and_no_other() -> None:
+def test_every_resource_of_a_flavor_counts_and_no_other() -> None:
     capacity = {"a": {GPU: 8, "cpu": 10}}
     found, _ = simulate(capacity, [], {}, [work(1, 10, cpu=8), work(1, 10, cpu=8)], NOW)
     assert [each.at for each in found] == [NOW, NOW + 10]
@@ -133,7 +133,7 @@ _capacity = some.fixed_dictionaries({name: some.integers(0, 12) for name in FLAV
 
 @settings(deadline=None)
 @given(_capacity, some.lists(_held, max_size=6), some.lists(_work, max_size=8), _times)
-def test_never_before_now_nor_before_a_flavour_opens(
+def test_never_before_now_nor_before_a_flavor_opens(
     capacity: dict[str, int], running: list[Held], waiting: list[Work], opens: float
 ) -> None:
     for start, each in zip(
@@ -155,7 +155,7 @@ def test_what_fits_at_once_starts_now_whatever_waits_behind_it(
 
 @settings(deadline=None)
 @given(_capacity, some.lists(_held, max_size=6), some.lists(_work, max_size=8), _work)
-def test_what_no_flavour_has_is_unknown_for_that_reason_and_delays_nobody(
+def test_what_no_flavor_has_is_unknown_for_that_reason_and_delays_nobody(
     capacity: dict[str, int], running: list[Held], waiting: list[Work], each: Work
 ) -> None:
     (part,) = each.parts
@@ -187,7 +187,7 @@ def test_more_capacity_is_never_later_for_equal_work(
     some.integers(1, 12), some.lists(some.tuples(some.integers(1, 12), _times, _times), max_size=8),
     some.lists(some.tuples(some.integers(1, 3), _times, _times), max_size=4),
 )  # fmt: skip
-def test_on_one_flavour_nothing_starts_later_because_others_end_earlier(
+def test_on_one_flavor_nothing_starts_later_because_others_end_earlier(
     capacity: int, waiting: list[tuple[int, float, float]], running: list[tuple[int, float, float]]
 ) -> None:
     """What makes it a bound. Nothing that fits at once may pass: that is in Kueue's hands already."""

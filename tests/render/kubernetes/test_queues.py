@@ -1,4 +1,4 @@
-"""Queues: flavours in the order of what they cost, and GPUs shared out to the last one."""
+"""Queues: flavors in the order of what they cost, and GPUs shared out to the last one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from infra.model import NO_OUTPUTS, Cluster
 from infra.render import kubernetes
 from infra.render.kubernetes import queues
-from infra.render.kubernetes.queues import Amount, Flavour
+from infra.render.kubernetes.queues import Amount, Flavor
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def specs(cluster: Cluster, kind: str) -> dict[str, dict[str, Any]]:
 
 
 def quota(spec: dict[str, Any], resource: str = "nvidia.com/gpu") -> dict[str, str]:
-    """Flavour → what there is of a resource."""
+    """Flavor → what there is of a resource."""
     (group,) = spec["resourceGroups"]
     return {
         flavor["name"]: each["nominalQuota"]
@@ -51,19 +51,19 @@ def quota(spec: dict[str, Any], resource: str = "nvidia.com/gpu") -> dict[str, s
     }
 
 
-def test_every_label_of_a_flavour_is_one_of_all_its_machines(research: Cluster) -> None:
-    for flavour in queues.flavours(research):
-        assert 0 < len(flavour.labels) <= 8
-        if flavour.cloud:
-            groups = [group for each in research.pools for group in each.groups if group.pool == flavour.name]
+def test_every_label_of_a_flavor_is_one_of_all_its_machines(research: Cluster) -> None:
+    for flavor in queues.flavors(research):
+        assert 0 < len(flavor.labels) <= 8
+        if flavor.cloud:
+            groups = [group for each in research.pools for group in each.groups if group.pool == flavor.name]
             assert groups
             for group in groups:
-                assert flavour.labels.items() <= group.labels.items()
+                assert flavor.labels.items() <= group.labels.items()
         else:
             for site in research.sites:
                 for node in site.nodes:
-                    if node.gpus is not None and node.gpus.model in flavour.name:
-                        assert flavour.labels.items() <= node.labels.items()
+                    if node.gpus is not None and node.gpus.model in flavor.name:
+                        assert flavor.labels.items() <= node.labels.items()
 
 
 def test_taints_are_told_and_only_that_of_gpus_is_tolerated(research: Cluster) -> None:
@@ -78,9 +78,9 @@ def test_taints_are_told_and_only_that_of_gpus_is_tolerated(research: Cluster) -
     assert flavor["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
 
 
-def test_all_flavours_with_gpus_have_places_and_no_others(research: Cluster) -> None:
-    """Kueue gives work one or the other kind, and never takes a topology back from a flavour."""
-    gpus = {each.name for each in queues.flavours(research) if each.amount.gpus}
+def test_all_flavors_with_gpus_have_places_and_no_others(research: Cluster) -> None:
+    """Kueue gives work one or the other kind, and never takes a topology back from a flavor."""
+    gpus = {each.name for each in queues.flavors(research) if each.amount.gpus}
     silent = replace(research, autoscaler=replace(research.autoscaler, dry_run=True))
     for cluster in (research, silent):
         flavors = specs(cluster, "ResourceFlavor")
@@ -96,14 +96,14 @@ def test_a_group_is_sure_of_the_first_gpus_and_nothing_is_lost(research: Cluster
     assert quota(queue["team-vision"])["gpu-p5"] == "8"
     assert set(quota(queue["team-guests"]).values()) == {"0"}
     rest = quota(specs(cluster, "Cohort")["causeway"])
-    for flavour in queues.flavours(cluster):
-        own = sum(int(quota(each)[flavour.name]) for each in queue.values())
-        assert own + int(rest[flavour.name]) == flavour.amount.gpus
+    for flavor in queues.flavors(cluster):
+        own = sum(int(quota(each)[flavor.name]) for each in queue.values())
+        assert own + int(rest[flavor.name]) == flavor.amount.gpus
 
 
 def test_who_is_sure_of_a_gpu_is_sure_of_its_part_of_the_machine(research: Cluster) -> None:
     cluster = with_groups(research, vision=32)
-    (titan,) = (each for each in queues.flavours(cluster) if each.name.startswith("physical"))
+    (titan,) = (each for each in queues.flavors(cluster) if each.name.startswith("physical"))
     own = quota(specs(cluster, "ClusterQueue")["team-vision"], "cpu")["physical.titan-x-pascal"]
     assert own == f"{titan.amount.millicores // 2}m"
 
@@ -116,10 +116,10 @@ def test_shares_never_exceed_what_is_there_nor_what_is_wanted(
     wanted: dict[str, int], gpus: list[int]
 ) -> None:
     cluster = with_groups(golden("research"), **wanted)
-    found = [Flavour(str(at), {}, (), Amount(1, 1, count), cloud=False) for at, count in enumerate(gpus)]
+    found = [Flavor(str(at), {}, (), Amount(1, 1, count), cloud=False) for at, count in enumerate(gpus)]
     sure = queues.shares(cluster, found)
-    for flavour in found:
-        assert sum(each[flavour.name] for each in sure.values()) <= flavour.amount.gpus
+    for flavor in found:
+        assert sum(each[flavor.name] for each in sure.values()) <= flavor.amount.gpus
     for group in cluster.access.groups:
         assert sum(sure[group.namespace].values()) <= group.gpu_quota
     given_out = sum(count for each in sure.values() for count in each.values())
@@ -159,7 +159,7 @@ def test_the_autoscaler_is_asked_where_there_is_one(
     monkeypatch.undo()
     (check,) = specs(research, "ClusterQueue")["team-engineers"]["admissionChecksStrategy"]["admissionChecks"]
     assert set(check["onFlavors"]) == {
-        each.name for each in queues.flavours(research) if each.cloud and each.amount.gpus
+        each.name for each in queues.flavors(research) if each.cloud and each.amount.gpus
     }
     assert [*specs(research, "AdmissionCheck")] == [check["name"]]
     (requests,) = specs(research, "ProvisioningRequestConfig").values()

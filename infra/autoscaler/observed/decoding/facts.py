@@ -109,7 +109,7 @@ class Workload(Struct, frozen=True):
     started: float | None = None
     """Since when it is admitted."""
     usage: tuple[tuple[str, str, int], ...] = ()
-    """What quota it has: (flavour, resource, amount)."""
+    """What quota it has: (flavor, resource, amount)."""
 
 
 class Quota(Struct, frozen=True):
@@ -119,7 +119,7 @@ class Quota(Struct, frozen=True):
     parent: str = ""
     """Its cohort."""
     flavors: Mapping[str, Mapping[str, int]] = {}
-    """Flavour → its own of it, in the order in which flavours are tried."""
+    """Flavor → its own of it, in the order in which flavors are tried."""
 
 
 Condition = Literal["", "Accepted", "Provisioned", "Failed", "BookingExpired", "CapacityRevoked"]

@@ -233,7 +233,7 @@ class _World:
 
     def _sets(self, parts: Sequence[facts.Part], pods: Sequence[Pod], label: str) -> tuple[GangSet, ...]:
         """What its parts are, as its pods have it where there are any: whoever makes pods out of templates
-        may add to them (selectors of a Kueue flavour, priorities)."""
+        may add to them (selectors of a Kueue flavor, priorities)."""
         sets = []
         for part in parts:
             like = self._like(part, parts, pods, label)
