@@ -43,7 +43,7 @@ BEFORE_2023: Final = frozenset({
 
 _BANDWIDTH = re.compile(r"(?:(\d+)x )?(\d+(?:\.\d+)?) Gigabit")
 _OUTDATED: Final = frozenset({"k520", "k80", "m60"})
-"""GPUs that nobody is pointed to by a guess."""
+"""Cards that nobody is pointed to by a guess."""
 
 
 @dataclass(frozen=True, slots=True)

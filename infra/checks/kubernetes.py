@@ -239,7 +239,9 @@ def evicting_taint(facts: Facts) -> Iterator[Finding]:
         for index, taint in enumerate(pool.taints):
             if taint.effect == "NoExecute":
                 path = ("pools", name, "taints", index, "effect")
-                message = "agents for network policies, GPUs and health checks tolerate NoSchedule alone"
+                message = (
+                    "network policies, cards and health checks run on nodes that forbid work, not presence"
+                )
                 yield Finding(
                     path, message, "take NoSchedule: nobody is evicted from a node that begins with it"
                 )

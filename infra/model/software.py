@@ -37,7 +37,7 @@ class Client(Struct, frozen=True):
 
 
 class GpuFamily(Struct, frozen=True):
-    """GPUs of one architecture: what their machines have in common."""
+    """Cards of one architecture: what their machines have in common."""
 
     name: str
     """The architecture: ``pascal``."""

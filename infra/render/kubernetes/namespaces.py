@@ -116,7 +116,7 @@ def _tenant(
 
 
 def _quota(cluster: Cluster) -> dict[str, str]:
-    """GPUs are the queues' to share out, volumes ``volumes``'s."""
+    """Cards are the queues' to share out, volumes ``volumes``'s."""
     most = cluster.kubernetes.namespaces
     return {
         "pods": str(most.pods),
