@@ -34,7 +34,7 @@ _CLASSES: Final[Mapping[str, GpuClass]] = {
 }
 """Where work of a priority class may go: without tensor cores, with them, and the ones everybody wants."""
 _NEW: Final = frozenset({"a100-40gb", "a100-80gb", "h100", "h200", "l40s"})
-"""Cards of the class ``new`` whose architecture alone would not make them so."""
+"""GPUs of the class ``new`` that their architecture alone would not put there."""
 _LAST_CUDA: Final[Mapping[str, str]] = {
     "kepler": "11.8",
     "maxwell": "12.9",

@@ -43,7 +43,7 @@ BEFORE_2023: Final = frozenset({
 
 _BANDWIDTH = re.compile(r"(?:(\d+)x )?(\d+(?:\.\d+)?) Gigabit")
 _OUTDATED: Final = frozenset({"k520", "k80", "m60"})
-"""Cards that nobody is pointed to by a guess."""
+"""GPUs that are never suggested for a misspelled name."""
 
 
 @dataclass(frozen=True, slots=True)

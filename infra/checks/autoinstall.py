@@ -10,7 +10,7 @@ from infra.checks.registry import Finding, check
 from infra.errors import Level, dotted
 
 
-@check("SITE025", Level.WARNING, "A card's driver is older than the kernels of the Ubuntu it is to run on.")
+@check("SITE025", Level.WARNING, "A GPU's driver is older than the kernels of its Ubuntu release.")
 def release_of_driver(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
         branch = _driver(node)

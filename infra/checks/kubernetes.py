@@ -239,9 +239,7 @@ def evicting_taint(facts: Facts) -> Iterator[Finding]:
         for index, taint in enumerate(pool.taints):
             if taint.effect == "NoExecute":
                 path = ("pools", name, "taints", index, "effect")
-                message = (
-                    "network policies, cards and health checks run on nodes that forbid work, not presence"
-                )
+                message = "network policies, device plugins and health checks need to run on such nodes, too"
                 yield Finding(
                     path, message, "take NoSchedule: nobody is evicted from a node that begins with it"
                 )

@@ -1,4 +1,4 @@
-"""Cards that several pods share (GPU)."""
+"""GPUs that several pods share (GPU)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.errors import Level, Path
 
 
 class _Shared(NamedTuple):
-    """Cards of a pool or of a physical node, and how they are shared."""
+    """GPUs of a pool or of a physical node, and how they are shared."""
 
     path: Path
     """Of ``gpus``."""
@@ -54,7 +54,7 @@ def known_size(facts: Facts) -> Iterator[Finding]:
             yield Finding((*each.path, "mig"), message, hint)
 
 
-@check("GPU003", Level.WARNING, "Cards are shared where there are none.")
+@check("GPU003", Level.WARNING, "GPUs are shared where there are none.")
 def nothing_to_share(facts: Facts) -> Iterator[Finding]:
     for one in facts.machines:
         shared = one.pool.gpus

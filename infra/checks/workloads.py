@@ -34,7 +34,7 @@ def no_gpus_left(facts: Facts) -> Iterator[Finding]:
         newest, oldest = each.gpu_class or "new", each.at_least or "old"
         if _OLDEST_FIRST.index(oldest) > _OLDEST_FIRST.index(newest):
             path = ("kubernetes", "priority_classes", name, "at_least")
-            message = f"no card is at least {oldest} and at most {newest}"
+            message = f"no GPU is at least {oldest} and at most {newest}"
             yield Finding(path, message, f"lower it to {newest}, or raise gpu_class")
 
 

@@ -37,7 +37,7 @@ class Client(Struct, frozen=True):
 
 
 class GpuFamily(Struct, frozen=True):
-    """Cards of one architecture: what their machines have in common."""
+    """What machines with GPUs of one architecture have in common."""
 
     name: str
     """The architecture: ``pascal``."""

@@ -1,8 +1,8 @@
-"""Kueue's flavours: closed to new work while no machine of their pool can be had anywhere.
+"""Kueue's flavors, which are closed to new workloads while their pool has no capacity anywhere.
 
-Kueue counts quota, and knows nothing of capacity: it would give a job the same flavour again and again. A
-flavour with a taint that no work tolerates is passed over, and looked at again when the taint goes (Kueue,
-``ResourceFlavor``: ``nodeTaints``). Work that runs, or was admitted, is not touched by it.
+Kueue counts quota but does not know about capacity: it would assign a job the same flavor again and again. It
+skips a flavor with a taint that no workload tolerates until the taint is removed (Kueue, ``ResourceFlavor``:
+``nodeTaints``). Running and admitted workloads are not affected.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def _barred(group: GroupView) -> str:
 
 
 def of(gang: Gang, flavors: Mapping[str, Flavor]) -> str:
-    """The pool of the flavour that Kueue gave a request; empty for one that is not Kueue's."""
+    """The pool of the flavor that Kueue gave a request; empty for one that is not Kueue's."""
     pools = {dict(each.shape.selector).get(POOL, "") for each in gang.sets}
     known = {each.pool for each in flavors.values()} - {""}
     return next(iter(pools)) if len(pools) == 1 and pools <= known else ""
 
 
 def changes(flavors: Mapping[str, Flavor], closed: Mapping[str, str]) -> Iterator[HoldFlavor]:
-    """What is to be written, of flavours that are not as they should be."""
+    """What is to be written, of flavors that are not as they should be."""
     for name, flavor in sorted(flavors.items()):
         if flavor.pool and flavor.held != (flavor.pool in closed):
             why = closed.get(flavor.pool, "its machines may be available again")

@@ -327,7 +327,7 @@ def _unfinished(node: Node, group: Group) -> bool:
 
 
 def _awaited(node: Node, group: Group) -> list[str]:
-    """Cards, their slices, adapters: those of which the least of its group's machines has more."""
+    """GPUs, their slices, adapters: those of which the smallest machine of its group has more."""
     return [
         name
         for name, amount in group.allocatable.items()

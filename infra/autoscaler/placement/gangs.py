@@ -227,68 +227,56 @@ def _deadlines(
                 waiting[key] = deadline
                 failed[key] = Reason("late", limit=config.boot_timeout, until=again)
         elif standing.placed and not standing.up:
-            late = deadline if deadline is not None and not standing.started else now + config.boot_timeout
-            waiting[key] = late
-    booked = {name for each in memory.bookings.values() if each.until > now for name in each.machines}
-    exhausted = resource_flavors.exhausted(view, booked)
-    for key in sorted(snapshot.gangs):
-        gang = snapshot.gangs[key]
-        if gang.kind != REQUEST:
-            continue
-        standing_of = standings.get(key)
-        match gang.condition:
-            case "":
-                answers.append(
-                    _answer(
-                        gang, "Accepted", "Accepted", "the request is understood and waits for its machines"
-                    )
-                )
-            case "Accepted":
-                if standing_of is None:
-                    continue
-                if standing_of.unknown:
-                    # A request that has failed is made again, a thousand times; work whose capacity was
-                    # revoked, Kueue deactivates.
-                    why = sentences.reason(standing_of.unknown)
-                    answers.append(_answer(gang, "CapacityRevoked", "NothingHasIt", why))
-                elif standing_of.never:
-                    answers.append(_answer(gang, "Failed", "NeverFits", sentences.reason(standing_of.never)))
-                elif not standing_of.placed and (
-                    full := exhausted.get(resource_flavors.of(gang, snapshot.flavors))
-                ):
-                    # Kueue gives it another flavor: this one is closed meanwhile.
-                    answers.append(_answer(gang, "Failed", "NoCapacity", f"no capacity: {full}"))
-                elif standing_of.placed and standing_of.up:
-                    until = now + config.booking
-                    bookings[key] = Booking(standing_of.machines, until)
-                    message = (
-                        f"{len(standing_of.machines)} machines are ready and are kept for {config.booking} s"
-                    )
-                    answers.append(_answer(gang, "Provisioned", "Provisioned", message))
-                    waiting.pop(key, None)
-                elif key in failed:
-                    answers.append(_answer(gang, "Failed", "NotInTime", sentences.reason(failed[key])))
-            case "Provisioned":
-                booking = memory.bookings.get(key)
-                if booking is None:
-                    continue
-                whole = sum(each.count for each in gang.sets)
-                if bound.get(key, 0) >= (gang.least or whole):
-                    continue
-                if booking.until <= now:
-                    message = (
-                        f"its pods did not come within {config.booking} s: the machines are free for others"
-                    )
-                    answers.append(_answer(gang, "BookingExpired", "BookingExpired", message))
-                else:
-                    machines = standing_of.machines if standing_of is not None else booking.machines
-                    if bound.get(key):
-                        # Those of its pods that have come have some; the others' are kept until they do.
-                        machines = tuple(sorted({*machines, *booking.machines}))
-                    bookings[key] = Booking(machines, booking.until)
-            case _:
-                pass
-    return Kept(tuple(answers), bookings, waiting, failed, exhausted)
+            if deadline is None or standing.started:
+                deadline = now + config.boot_timeout
+            waiting[key] = deadline
+    return waiting, failed
+
+
+def _answer_accepted(
+    kept: Kept, gang: Gang, standing: Standing, exhausted: str | None, config: Config, now: float
+) -> None:
+    """Say that a request's machines are ready, or that it will not have them. Nothing while it waits."""
+    if standing.unknown:
+        # A request that has failed is made again, a thousand times; work whose capacity was revoked, Kueue
+        # deactivates.
+        why = sentences.reason(standing.unknown)
+        kept.answers.append(_answer(gang, "CapacityRevoked", "NothingHasIt", why))
+    elif standing.never:
+        kept.answers.append(_answer(gang, "Failed", "NeverFits", sentences.reason(standing.never)))
+    elif not standing.placed and exhausted:
+        # Kueue gives it another flavor: this one is closed meanwhile.
+        kept.answers.append(_answer(gang, "Failed", "NoCapacity", f"no capacity: {exhausted}"))
+    elif standing.placed and standing.up:
+        kept.bookings[gang.key] = Booking(standing.machines, now + config.booking)
+        message = f"{len(standing.machines)} machines are ready and are kept for {config.booking} s"
+        kept.answers.append(_answer(gang, "Provisioned", "Provisioned", message))
+        kept.waiting.pop(gang.key, None)
+    elif gang.key in kept.failed:
+        kept.answers.append(_answer(gang, "Failed", "NotInTime", sentences.reason(kept.failed[gang.key])))
+
+
+def _answer_provisioned(
+    kept: Kept,
+    gang: Gang,
+    standing: Standing | None,
+    booking: Booking,
+    bound: int,
+    config: Config,
+    now: float,
+) -> None:
+    """Keep a request's machines until its pods have come, or say that they did not come in time."""
+    if bound >= (gang.least or sum(each.count for each in gang.sets)):
+        return
+    if booking.until <= now:
+        message = f"its pods did not come within {config.booking} s: the machines are free for others"
+        kept.answers.append(_answer(gang, "BookingExpired", "BookingExpired", message))
+        return
+    machines = standing.machines if standing is not None else booking.machines
+    if bound:
+        # Those of its pods that have come have some; the others' are kept until they do.
+        machines = tuple(sorted({*machines, *booking.machines}))
+    kept.bookings[gang.key] = Booking(machines, booking.until)
 
 
 def _answer(gang: Gang, condition: str, reason: str, message: str) -> Answer:

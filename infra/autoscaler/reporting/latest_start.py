@@ -2,16 +2,16 @@
 
 A simulation by quota, as Kueue counts it. It assumes:
 
-- Everything runs for as long as it declared and no longer; what ends earlier makes starts earlier (with one
-  flavour always; where work may choose among several, nearly always).
-- Nothing more urgent comes, nothing is taken back (preemption, a share that a queue reclaims), and no run
-  fails and starts again.
-- Work starts in the order given. Nothing passes what is ahead of it on the same flavour, but for what fits at
-  once. Kueue also lets smaller work pass later on, which may hold up what it passes by as long as it runs.
-- Quota is all that a run needs. That it fits on machines, and how long these take to start, is not in it.
+- Every workload runs for exactly its declared time. One that ends earlier makes starts earlier (always with
+  one flavor; nearly always if workloads may choose among several).
+- Nothing more urgent arrives, nothing is reclaimed (preemption, a queue's share), and no run fails and
+  restarts.
+- Workloads start in the given order. Nothing passes what is ahead of it on the same flavor, unless it fits
+  immediately. Kueue also lets smaller workloads pass later on, which may delay those for as long as they run.
+- Quota is all that a run needs. Whether it fits on machines, and how long these take to start, is ignored.
 
-So all work has one line for each flavour that it may use, and takes the one that it starts first in. Once a
-start on a flavour is not known, because something that holds it declares no time, no later one is.
+So each workload has a queue for each flavor that it may use, and uses the one in which it starts first. Once
+a start on a flavor is unknown, because a workload that holds it declares no time, all later ones are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Unknown: TypeAlias = Literal["", "too-large", "no-time"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Equal pods of one piece of work, all of which get one flavour."""
+    """Equal pods of one piece of work, all of which get one flavor."""
 
     flavors: tuple[str, ...]
     """Those that it may use, in the order in which they are tried."""
@@ -65,12 +65,12 @@ class Start:
 
     at: float | None
     why: Unknown = ""
-    """Why that is not known: no flavour that it may use has as much, or what is ahead declares no time."""
+    """Why that is not known: no flavor that it may use has as much, or what is ahead declares no time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is free of a flavour for work that comes now, behind all that waits."""
+    """What is free of a flavor for work that comes now, behind all that waits."""
 
     free: Mapping[str, int]
     """Now, less what starts at once."""
@@ -85,10 +85,10 @@ def simulate(
     work: Sequence[Work],
     now: float,
 ) -> tuple[tuple[Start, ...], dict[str, Forecast]]:
-    """The start of each piece of work, in the order given, and what is left of each flavour.
+    """The start of each piece of work, in the order given, and what is left of each flavor.
 
-    ``capacity``: flavour → resource → amount. A resource that a flavour does not have is not counted on it.
-    ``opens``: flavours that take nothing before that time. Times in seconds since the epoch.
+    ``capacity``: flavor → resource → amount. A resource that a flavor does not have is not counted on it.
+    ``opens``: flavors that take nothing before that time. Times in seconds since the epoch.
     """
     lines = {name: _Line(dict(each), max(now, opens.get(name, now))) for name, each in capacity.items()}
     for each in held:
@@ -137,7 +137,7 @@ def _in_line(lines: Mapping[str, _Line], work: Work) -> Start:
         if not possible:
             return Start(None, "too-large")
         fitting.update(name for name, _, _ in possible)
-        # Of equal times the first flavour.
+        # Of equal times the first flavor.
         when, place = min(
             ((line.first(together), place) for place, (_, line, together) in enumerate(possible)),
             key=lambda each: (each[0] is None, each[0] or 0.0, each[1]),
@@ -171,7 +171,7 @@ def _within(amounts: Amounts, limits: Mapping[str, int]) -> bool:
 
 @dataclass(slots=True)
 class _Line:
-    """A flavour, from the time on at which the last in its line starts."""
+    """A flavor, from the time on at which the last in its line starts."""
 
     capacity: dict[str, int]
     at: float

@@ -116,7 +116,7 @@ def _tenant(
 
 
 def _quota(cluster: Cluster) -> dict[str, str]:
-    """Cards are the queues' to share out, volumes ``volumes``'s."""
+    """GPUs are shared out by the queues, volumes by ``volumes``."""
     most = cluster.kubernetes.namespaces
     return {
         "pods": str(most.pods),

@@ -27,7 +27,7 @@ locals {
     ssh-icmp          = { group = "ssh", protocol = "icmp", from = -1, to = -1 }
     # kube-proxy's figures, and the kubelet.
     ssh-kubelet = { group = "ssh", protocol = "tcp", from = 10249, to = 10250 }
-    # Figures of cards, of those that have any.
+    # Metrics of GPUs, on machines that have any.
     ssh-cards = { group = "ssh", protocol = "tcp", from = 9400, to = 9400 }
     efs-nfs   = { group = "efs", protocol = "tcp", from = 2049, to = 2049 }
   }
