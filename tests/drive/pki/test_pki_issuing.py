@@ -12,9 +12,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from drive.pki.pki_lab import PASSPHRASE, START, Clock, crls, revoked_serials
+from drive.pki.pki_lab import PASSPHRASE, START, Clock, Memory, crls, revoked_serials
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from infra.drive.pki import SPARE, Certificate, Pki, PkiError, crl_ends
+from infra.drive.pki import Certificate, Pki, PkiError, crl_ends
 from infra.drive.secrets.local import LocalStore
 
 needs_openssl = pytest.mark.skipif(not shutil.which("openssl"), reason="needs the package openssl")
@@ -200,19 +202,30 @@ def test_a_revocation_list_changes_only_when_it_must(pki: Pki, clock: Clock) -> 
     assert all(each.last_update_utc <= clock.now - timedelta(minutes=5) for each in crls(third))
 
 
-@pytest.mark.parametrize("first_day", range(0, 31, 3))
-def test_a_push_every_30_days_leaves_each_server_30_days(pki: Pki, clock: Clock, first_day: int) -> None:
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    first=st.timedeltas(timedelta(), timedelta(days=100)),
+    pushes=st.lists(
+        st.tuples(st.timedeltas(timedelta(), timedelta(days=30)), st.booleans()), min_size=1, max_size=6
+    ),
+)
+@example(first=timedelta(days=30, minutes=-5, microseconds=-1), pushes=[(timedelta(days=30), False)] * 3)
+def test_a_push_every_30_days_leaves_each_server_30_days(
+    first: timedelta, pushes: list[tuple[timedelta, bool]]
+) -> None:
     """Whenever the first is, and whatever is revoked in between."""
-    clock.turn(days=first_day)
-    for push in range(5):
+    clock = Clock()
+    pki = Pki(Memory(), domain="lab.internal", clock=clock)
+    pki.create(PASSPHRASE, "lab")
+    clock.now += first
+    for pause, revokes in pushes:
         ends = crl_ends(pki.crl())
-        clock.turn(days=13)
-        if push == 2:
+        clock.now += pause / 2
+        if revokes:
             pki.client("ada")
             pki.revoke("ada")
-        clock.turn(days=17)
-        assert ends - clock.now + timedelta(minutes=5) >= SPARE, push
-    assert timedelta(days=30) == SPARE
+        clock.now += pause / 2
+        assert ends - clock.now >= timedelta(days=30)
 
 
 def test_the_ended_leave_the_list_one_list_later(pki: Pki, clock: Clock) -> None:
