@@ -138,20 +138,25 @@ def test_nothing_goes_in_the_clear_without_the_tunnel(world: World) -> None:
 
 
 def test_what_would_leave_by_another_interface_is_dropped(world: World) -> None:
-    """A route that somebody else made: all that keeps traffic inside then is the firewall."""
+    """A route that somebody else made, or none, as to pods, services and laptops where flannel, kube-
+    proxy and OpenVPN do not run: all that keeps traffic inside then is the firewall."""
     one, other = world.sites.values()
     default = one.node.check("ip", "-4", "route", "show", "default").split()
     hop, interface = default[default.index("via") + 1], default[default.index("dev") + 1]
+    network = world.cluster.network
+    elsewhere = [str(each[-2]) for each in (network.pods, network.services, network.clients)]
     dropped = one.dropped("leaving")
-    seen = one.node.start("tcpdump", "-n", "-l", "-i", interface, f"host {other.host_address}")
+    seen = one.node.start("tcpdump", "-n", "-l", "-i", interface, "net 10.0.0.0/8 or net 100.64.0.0/10")
     one.node.wait_for(lambda: "listening on" in seen.log(), "tcpdump")
     one.node.ip(f"route add {other.host_address}/32 via {hop} dev {interface}")
     try:
-        assert not one.host.reaches(other.host_address, seconds=1)
-        assert not one.node.reaches(other.host_address, seconds=1)
+        for address in (other.host_address, *elsewhere):
+            assert f" dev {interface} " in one.node.check("ip", "route", "get", address)
+            assert not one.host.reaches(address, seconds=1)
+            assert not one.node.reaches(address, seconds=1)
     finally:
         one.node.ip(f"route delete {other.host_address}/32")
-    assert one.dropped("leaving") >= dropped + 2
+    assert one.dropped("leaving") >= dropped + 2 * (1 + len(elsewhere))
     one.node.wait_for(lambda: one.host.reaches(other.host_address), "ping", 10)
     seen.stop()
     assert " IP " not in seen.log()

@@ -160,8 +160,7 @@ class Site:
     def dropped(self, chain: str) -> int:
         """How many packets this chain of the firewall has dropped: ``from-us-west-2-1``."""
         told = self.node.check("nft", "list", "chain", "inet", "site_gateway", chain)
-        (found,) = re.findall(r"counter packets (\d+)", told)
-        return int(found)
+        return sum(map(int, re.findall(r"counter packets (\d+)", told)))
 
     def rules(self) -> str:
         """The gateway's table as the kernel has it, without counters."""

@@ -194,10 +194,10 @@ def test_each_way_through_each_tunnel_is_fitted_and_filtered(make: Make) -> None
                 assert f'"{tunnel.interface}" : goto {chain}-{tunnel.name},\n' in goes
                 (fits,) = re.findall(rf"tcp .* maxseg size set {way} map {{(.*?)}}", text, re.DOTALL)
                 assert f'"{tunnel.interface}" : {tunnel.mss},\n' in fits
-        # Both ways of each tunnel, what would leave by anything else, and the plan's addresses outside.
-        assert text.count("counter drop") == 2 * len(gateway.tunnels) + 2
+        # Both ways of each tunnel, what would leave by anything else, and the plan's addresses from and to outside.
+        assert text.count("counter drop") == 2 * len(gateway.tunnels) + 3
         accepted = {block for tunnel in gateway.tunnels for block in tunnel.accepts}
-        (guard,) = re.findall(r"rt ipsec missing ip daddr { (.*) } counter drop", text)
+        (guard,) = re.findall(r"^ +rt ipsec missing ip daddr { (.*) } counter drop", text, re.MULTILINE)
         kept = {IPv4Network(block) for block in guard.split(", ")}
         assert all(any(block.subnet_of(each) for each in kept) for block in accepted)
 
@@ -265,10 +265,14 @@ def test_who_is_outside_has_no_address_of_the_plan(make: Make) -> None:
     cluster = make()
     network = cluster.network
     text = rendered(cluster)["east/etc/nftables/site-gateway.nft"]
-    (told,) = re.findall(r"ip saddr { (.*) } counter drop", "\n".join(chain(text, "arriving")))
-    refused = [IPv4Network(block) for block in told.split(", ")]
     ours = [*(site.lan for site in cluster.sites), *(region.vpc for region in cluster.regions)]
-    for block in (*ours, network.pods, network.services, network.clients):
-        assert any(block.subnet_of(each) for each in refused), block
-    # A provider's own machines may have addresses of the supernet.
-    assert network.supernet not in refused
+    for name, rule in (
+        ("arriving", r"ip saddr { (.*) } counter drop"),
+        ("leaving", r"oifname != @inside rt ipsec missing ip daddr { (.*) } counter drop"),
+    ):
+        (told,) = re.findall(rule, "\n".join(chain(text, name)))
+        refused = [IPv4Network(block) for block in told.split(", ")]
+        for block in (*ours, network.pods, network.services, network.clients):
+            assert any(block.subnet_of(each) for each in refused), block
+        # A provider's own machines may have addresses of the supernet.
+        assert network.supernet not in refused
