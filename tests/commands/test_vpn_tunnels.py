@@ -167,6 +167,8 @@ access:
 """
 )
 NOW = datetime(2031, 1, 1, tzinfo=UTC)
+SESSION = {"listener": "udp", "from": "192.0.2.7:1194", "address": "100.64.0.2", "received": 10, "sent": 20}
+"""Of what `remote-access status` says, what is passed on as it is."""
 
 
 @pytest.mark.parametrize(
@@ -190,13 +192,20 @@ def test_servers_say_for_how_long_they_let_laptops_in(
     both = {"us-west-2-1": UP, "us-west-2-2": UP}
     play(monkeypatch, both)
     monkeypatch.setattr(tunnels, "_list_ends", lambda _: ends)
+    monkeypatch.setattr(
+        "infra.drive.ssh.Machine.run",
+        lambda *_: json.dumps([{**SESSION, "name": "ada@phone", "since": int(NOW.timestamp())}]),
+    )
     monkeypatch.setattr("infra.drive.clock.now", lambda: NOW)
     pki_store.store(lab).put(PKI_ROOT, "there is one")
     assert tunnels.status(load_project(find("lab")), json=True) == code
-    (server,) = json.loads(capsys.readouterr().out)["servers"]
+    told = json.loads(capsys.readouterr().out)
+    (server,) = told["servers"]
+    assert told["devices"] == [{**SESSION, "site": "rack", "device": "ada@phone", "since": NOW.isoformat()}]
     until = ends.isoformat() if isinstance(ends, datetime) else None
     assert (server["site"], server["open"], server["until"]) == ("rack", open_, until)
     assert tunnels.status(load_project(find("lab")), json=False) == code
     said = capsys.readouterr()
+    assert {"ada@phone", "udp", "192.0.2.7:1194"} <= {*said.out.split()}
     warned = "invoke vpn.push --env lab" in said.err
     assert warned == (isinstance(ends, datetime) and ends < NOW + timedelta(days=30))

@@ -105,6 +105,11 @@ def test_a_second_push_changes_nothing_and_cuts_nobody(place: Place, desk: Desk)
         assert after["since"] == before["since"]
         assert alan.times == 1
         assert place.laptop.asks(POD)
+        status = json.loads(desk.engineer.invoke("vpn.status", "--json").stdout)
+        listed = {
+            each["device"]: (each["listener"], each["from"], each["address"]) for each in status["devices"]
+        }
+        assert listed["alan@second"] == ("udp", after["from"], after["address"])
 
 
 def test_another_group_is_pushed_to_who_is_connected(place: Place, desk: Desk) -> None:

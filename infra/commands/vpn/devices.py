@@ -177,16 +177,16 @@ def rows(devices: tuple[Device, ...], entitled: frozenset[str], moment: datetime
     return found
 
 
-def servers(project: Project) -> tuple[VpnServer, ...]:
-    """Those that speak WireGuard and can be asked."""
+def servers(project: Project, opened: tuple[VpnServer, ...]) -> tuple[VpnServer, ...]:
+    """Those that can be asked who is connected. ``opened``: the ones that let OpenVPN's laptops in."""
     cluster = project.cluster
-    if cluster.access.vpn.wireguard is None or session.is_embedded(project.environment, cluster):
+    if session.is_embedded(project.environment, cluster):
         return ()
-    return pki_store.applied_servers(project)
+    return opened if cluster.access.vpn.wireguard is None else pki_store.applied_servers(project)
 
 
 def connected(server: VpnServer) -> list[dict[str, Any]] | str:
-    """Devices that have shaken hands with a server, or why it can't be asked."""
+    """Devices with a session of OpenVPN or a handshake of WireGuard, or why the server can't be asked."""
     from infra.drive.ssh import Machine
 
     try:
@@ -199,28 +199,33 @@ def connected(server: VpnServer) -> list[dict[str, Any]] | str:
         {
             "site": server.site,
             "device": each["name"],
+            "listener": each["listener"],
             "from": each["from"],
             "address": each["address"],
-            "handshake": datetime.fromtimestamp(each["handshake"], UTC).isoformat(),
+            **{
+                when: datetime.fromtimestamp(each[when], UTC).isoformat()
+                for when in ("since", "handshake")
+                if when in each
+            },
             "received": each["received"],
             "sent": each["sent"],
         }
         for each in told
-        if each["listener"] == "wireguard"
     ]
 
 
 def table(found: list[dict[str, Any]]) -> str:
     """``connected`` of all servers, for a person."""
-    names = ("site", "device", "from", "last handshake", "received", "sent")
+    names = ("site", "device", "listener", "from", "since, or last handshake", "received", "sent")
     return columns(
         names,
         [
             (
                 each["site"],
                 each["device"] or "?",
+                each["listener"],
                 each["from"],
-                f"{datetime.fromisoformat(each['handshake']):%Y-%m-%d %H:%M:%S}Z",
+                f"{datetime.fromisoformat(each.get('since') or each['handshake']):%Y-%m-%d %H:%M:%S}Z",
                 f"{each['received']:,}",
                 f"{each['sent']:,}",
             )
@@ -243,7 +248,7 @@ def _tell(project: Project, known: Register) -> dict[str, str]:
             return str(problem)
         return ""
 
-    wanted = servers(project)
+    wanted = servers(project, ())
     with ThreadPoolExecutor(max_workers=16) as pool:
         told: Mapping[str, str] = dict(
             zip((each.site for each in wanted), pool.map(one, wanted), strict=True)

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 
 def status(project: Project, *, json: bool) -> int:
-    """Every tunnel as both ends see it, for how long VPN servers let laptops in, and WireGuard's devices.
+    """Every tunnel as both ends see it, for how long VPN servers let laptops in, and who is connected.
 
     1 when a tunnel is down at an end, a server's revocation list has ended, or a machine could not be asked.
     """
     gateways = [_live(each) for each in project.cluster.gateways]
-    servers, speaking = _servers(project), devices.servers(project)
+    servers = _servers(project)
+    speaking = devices.servers(project, servers)
     if not gateways and not servers and not speaking:
         raise UsageError(f"{project.environment.spec_file} has no site with a gateway or a VPN server")
     with ThreadPoolExecutor(max_workers=16) as pool:
@@ -52,7 +53,12 @@ def status(project: Project, *, json: bool) -> int:
         each.gateway.site: mine for each, mine in zip(gateways, ours, strict=True) if isinstance(mine, str)
     }
     device_rows = [row for found in told.values() if not isinstance(found, str) for row in found]
-    unasked |= {server.site: found for server, found in told.items() if isinstance(found, str)}
+    # Whose list could not be read is in its own row.
+    unasked |= {
+        server.site: found
+        for server, found in told.items()
+        if isinstance(found, str) and not isinstance(ends.get(server), str)
+    }
     if json:
         say_json({"tunnels": rows, "servers": server_rows, "devices": device_rows, "unreached": unasked})
     else:
