@@ -1,92 +1,126 @@
-"""Throughput through our tunnels, next to the same daemons as they come: ``python -m benchmarks.network``.
+"""What a gateway's firewall costs a packet, by the number of its tunnels.
 
-TCP from a machine behind a gateway to one behind the other end, over the same wires of the lab of
-``tests/network``, one after the other. With our files: AES-256-GCM over an XFRM interface, BGP, nftables. As
-it comes: strongSwan with a connection of two addresses and two networks and nothing else said. Without a
-tunnel: what the wires carry. In a VM without KVM all figures are small; what counts is how they compare.
+``PYTHONPATH=tests python -m benchmarks.network``. The rendered rules, in the lab's VM (`tests/network`),
+whose processor time is that of its process here. Pings go from a machine of the LAN to one behind the
+gateway's last tunnel and back: two packets each. A wire stands in for the tunnel, so no encryption is
+counted. Without KVM all figures are large; what counts is how they compare.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
-from network.daemons import Charon
 from network.lab import Lab
-from network.machine import machine
+from network.machine import Vm
 from network.node import Node
-from network.world import World, research
+from network.world import research
+from strategies.outputs import outputs_for
 
-SECONDS = 5
+from benchmarks.specs import Size, big
+from infra.load import load
+from infra.model import Cluster
+from infra.render import strongswan
+from infra.resolve.cluster import resolve
+from infra.resolve.lockfile import Lock
 
-_PLAIN = """\
-connections {{ plain {{
-  local_addrs = {local}
-  remote_addrs = {remote}
-  local {{ auth = psk }}
-  remote {{ auth = psk }}
-  children {{ plain {{
-    local_ts = {inner}
-    remote_ts = {outer}
-  }} }}
-}} }}
-secrets {{ ike-1 {{ secret = only-for-this-measurement }} }}
-"""
+SIZE: Final = Size(regions=9, sites=108, pools=1, nodes=108)
+"""Two tunnels to the hub of so many regions, and one to each other site: 109 at each gateway."""
+PINGS: Final = 10_000
+ROUNDS: Final = 7
 
 
-def plain(lab: Lab, *, tunnel: bool) -> tuple[Node, Node, str]:
-    """Two gateways and a machine behind each; client, server and the server's address."""
-    name = "plain" if tunnel else "bare"
-    public = ("198.51.100.130", "203.0.113.130") if tunnel else ("198.51.100.140", "203.0.113.140")
-    blocks = ("10.90.0", "10.91.0") if tunnel else ("10.92.0", "10.93.0")
-    gateways, hosts = [], []
-    for side, own in enumerate(public):
-        gateway, host = lab.node(f"{name}-gateway-{side}"), lab.node(f"{name}-host-{side}")
-        lab.internet.attach(gateway, own)
-        gateway.forwards()
-        lan = lab.segment(f"{name}-lan-{side}")
-        lan.attach(gateway, "lan", f"{blocks[side]}.1/24")
-        lan.attach(host, "eth0", f"{blocks[side]}.9/24", gateway=f"{blocks[side]}.1")
-        if not tunnel:
-            lab.internet.router.ip(f"route add {blocks[side]}.0/24 via {own}")
-        gateways.append(gateway)
-        hosts.append(host)
-    if tunnel:
-        charons = []
-        for side, gateway in enumerate(gateways):
-            inner, outer = (f"{blocks[each]}.0/24" for each in (side, 1 - side))
-            text = _PLAIN.format(local=public[side], remote=public[1 - side], inner=inner, outer=outer)
-            gateway.write("/etc/swanctl/conf.d/plain.conf", text, 0o600)
-            charons.append(Charon.start(gateway))
-        for charon in charons:
-            charon.load()
-        gateways[0].check("swanctl", "--initiate", "--child", "plain")
-    return hosts[0], hosts[1], f"{blocks[1]}.9"
+@dataclass(frozen=True)
+class Way:
+    """A machine, and the address behind a gateway that it pings."""
+
+    machine: Vm
+    host: Node
+    address: str
+
+    def cost(self, pings: int) -> float:
+        """Microseconds of the machine's processors for each packet."""
+        before = self.machine.spent()
+        self.host.check("ping", "-q", "-f", "-c", str(pings), self.address, timeout=120)
+        return (self.machine.spent() - before) / (2 * pings) * 1e6
+
+
+def large() -> Cluster:
+    """A cluster whose gateways have 109 tunnels."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "big.yaml"
+        path.write_text(big(SIZE.regions, SIZE.sites, SIZE.pools, SIZE.nodes), encoding="utf-8")
+        return resolve(load(path).spec, Lock(), "big")[0]
+
+
+def way(lab: Lab, machine: Vm, name: str, cluster: Cluster, *, firewall: bool = True) -> Way:
+    """A LAN, its gateway and what is behind the last of its tunnels, with the rendered rules or with none."""
+    gateway = cluster.gateways[0]
+    tunnel = gateway.tunnels[-1]
+    node, host, far = (lab.node(f"{name}-{part}") for part in ("gateway", "host", "far"))
+    block, length = tunnel.accepts[0], gateway.lan.prefixlen
+    here, there = (
+        f"{tunnel.inside_local}/{tunnel.inside_prefix}",
+        f"{tunnel.inside_remote}/{tunnel.inside_prefix}",
+    )
+    lab.wire(
+        (host, "eth0"),
+        (node, "lan"),
+        settings=(
+            [f"address add {gateway.lan[-2]}/{length} dev eth0", f"route add default via {gateway.address}"],
+            [f"address add {gateway.address}/{length} dev lan"],
+        ),
+    )
+    lab.wire(
+        (node, tunnel.interface),
+        (far, "tunnel"),
+        settings=(
+            [
+                f"address add {here} dev {tunnel.interface}",
+                f"route add {block} via {tunnel.inside_remote}",
+            ],
+            [
+                f"address add {there} dev tunnel",
+                f"address add {block[9]}/32 dev lo",
+                f"route add default via {tunnel.inside_local}",
+            ],
+        ),
+    )
+    node.forwards()
+    if firewall:
+        rules = strongswan.render(cluster, outputs_for(cluster))[
+            f"{gateway.site}/etc/nftables/site-gateway.nft"
+        ]
+        node.nft(f'{rules}\nadd element inet site_gateway inside {{ "lan" }}\n')
+    return Way(machine, host, str(block[9]))
 
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description="throughput of site-to-site tunnels")
-    parser.add_argument("--seconds", type=int, default=SECONDS, help="of each measurement")
-    seconds = parser.parse_args().seconds
-    made = machine()
+    parser = argparse.ArgumentParser(description="processor time of a gateway's firewall")
+    parser.add_argument("--pings", type=int, default=PINGS, help="in each round")
+    pings = parser.parse_args().pings
+    few, many = research(), large()
+    machine = Vm()
     try:
-        lab = Lab(made)
-        world = World.made(lab, research(), sites=["rack-a"], regions=["us-west-2"])
-        site, region = world.sites["rack-a"], world.regions["us-west-2"]
+        lab = Lab(machine)
         ways = {
-            "our files": (site.host, region.worker, region.worker_address),
-            "strongSwan as it comes": plain(lab, tunnel=True),
-            "no tunnel": plain(lab, tunnel=False),
+            "no firewall": way(lab, machine, "none", few, firewall=False),
+            **{
+                f"{len(each.gateways[0].tunnels)} tunnels": way(lab, machine, name, each)
+                for name, each in (("few", few), ("many", many))
+            },
         }
-        print(f"{'':24} {'Mbit/s':>8} {'ms':>6} {'resent':>7}")
-        for what, (client, server, address) in ways.items():
-            client.throughput(server, address, 1)  # the first packets find routes and neighbours
-            seen = client.throughput(server, address, seconds)
-            told = client.check("ping", "-n", "-q", "-c", "50", "-i", "0.02", address)
-            trip = float(told.rpartition("= ")[2].split("/")[1])
-            print(f"{what:24} {seen.bits_per_second / 1e6:8.1f} {trip:6.2f} {seen.retransmits:7}", flush=True)
+        # In turns, and the least of each: what else the machine does is in the others.
+        rounds = [{name: each.cost(pings) for name, each in ways.items()} for _ in range(ROUNDS)]
     finally:
-        made.close()
+        machine.close()
+    for name in ways:
+        sys.stdout.write(f"{name:12} {min(each[name] for each in rounds):6.1f} µs a packet\n")
 
 
 if __name__ == "__main__":

@@ -150,18 +150,18 @@ class Machine:
         one that is not there after ``_BOOT_WAIT``."""
         until = time.monotonic() + _BOOT_WAIT
         while True:
-            before = self._spent()
+            before = self.spent()
             try:
                 self._hello.result(_BOOT_SECONDS)
             except MachineFault:
                 return False
             except TimeoutError:
-                if (spent := self._spent()) > seconds or spent - before < 1 or time.monotonic() > until:
+                if (spent := self.spent()) > seconds or spent - before < 1 or time.monotonic() > until:
                     return False
             else:
                 return True
 
-    def _spent(self) -> float:
+    def spent(self) -> float:
         """Seconds of processors that the process has used."""
         try:
             times = psutil.Process(self._process.pid).cpu_times()

@@ -194,7 +194,7 @@ def test_each_way_through_each_tunnel_is_fitted_and_filtered(make: Make) -> None
                 assert f'"{tunnel.interface}" : goto {chain}-{tunnel.name},\n' in goes
                 (fits,) = re.findall(rf"tcp .* maxseg size set {way} map {{(.*?)}}", text, re.DOTALL)
                 assert f'"{tunnel.interface}" : {tunnel.mss},\n' in fits
-        # Both ways of each tunnel, what would leave by anything else, and the plan's addresses from and to outside.
+        # Both ways of each tunnel, what would leave by anything else, and the plan's from and to outside.
         assert text.count("counter drop") == 2 * len(gateway.tunnels) + 3
         accepted = {block for tunnel in gateway.tunnels for block in tunnel.accepts}
         (guard,) = re.findall(r"^ +rt ipsec missing ip daddr { (.*) } counter drop", text, re.MULTILINE)
@@ -230,6 +230,15 @@ def test_ssh_is_open_from_where_the_spec_says(make: Make) -> None:
     assert [rule for rule in chain(text, "input") if rule.endswith("tcp dport 22 accept")] == [
         "ip saddr { 203.0.113.0/24 } tcp dport 22 accept"
     ]
+
+
+def test_no_packet_meets_more_rules_where_there_are_more_tunnels(make: Make) -> None:
+    few, many = make(network="site_mesh: false"), make(second=True)
+    assert len(few.gateways[0].tunnels) < len(many.gateways[0].tunnels)
+    texts = [rendered(each)["east/etc/nftables/site-gateway.nft"] for each in (few, many)]
+    for name in ("input", "forward", "mss", "arriving", "leaving"):
+        less, more = ([rule for rule in chain(text, name) if rule[0] != '"'] for text in texts)
+        assert len(less) == len(more) > 1, name
 
 
 def research_with(tmp_path: Path, *changes: tuple[str, str]) -> Cluster:
