@@ -47,6 +47,20 @@ one.bind((source, 0))
 one.sendto(b"from " + source.encode(), (address, port))
 """
 
+_IKE = """\
+import os, socket, struct, sys
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+one.settimeout(3)
+for _ in range(2):
+    one.sendto(os.urandom(8) + bytes(8) + struct.pack(">BBBBII", 0, 0x30, 34, 8, 0, 28), (sys.argv[1], 500))
+    try:
+        print(one.recv(100)[18])
+        break
+    except TimeoutError:
+        pass
+"""
+"""An IKE_SA_INIT of version 3, which is answered to whoever asks (RFC 7296, 2.5): the answer's exchange."""
+
 
 @dataclass
 class Outside:
@@ -199,6 +213,15 @@ def test_datagrams_of_the_overlay_are_not_taken(outside: Outside) -> None:
     outside.gateway.wait_for(lambda: f"from {outside.site.host_address}" in told.log(), "the LAN's")
     told.stop()
     assert _NEIGHBOUR not in told.log()
+
+
+def test_ike_is_for_peers_alone(outside: Outside) -> None:
+    def answered() -> str:
+        return outside.neighbour.check("python3", "-c", _IKE, outside.public).strip()
+
+    assert answered() == ""
+    with outside.without_our_firewall():
+        assert answered() == "34"
 
 
 def test_the_same_by_ipv6(outside: Outside) -> None:
