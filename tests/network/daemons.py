@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,21 @@ charon-systemd {
     }
   }
 }
+"""
+
+_BUS = """\
+<busconfig>
+  <type>system</type>
+  <listen>unix:path=/run/dbus/system_bus_socket</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow user="*"/>
+    <allow own="*"/>
+    <allow send_destination="*"/>
+    <allow send_type="signal"/>
+    <allow eavesdrop="false"/>
+  </policy>
+</busconfig>
 """
 
 
@@ -214,3 +229,38 @@ def dnsmasq(node: Node, *options: str) -> Process:
         "--conf-file=/dev/null",
     )
     return node.start("dnsmasq", *fixed, "--log-facility=-", "--user=root", *options)
+
+
+def bus(node: Node) -> Process:
+    """The system's D-Bus, on which everybody may do everything."""
+    node.write("/run/bus.conf", _BUS)
+    node.check("mkdir", "-p", "/run/dbus")
+    process = node.start("dbus-daemon", "--config-file=/run/bus.conf", "--nofork", "--nopidfile", name="bus")
+    node.wait_for(lambda: node.exists("/run/dbus/system_bus_socket"), "bus")
+    return process
+
+
+def without_udev(node: Node) -> None:
+    """As in a container: NetworkManager and networkd tell by this that nobody will announce interfaces."""
+    node.check("mount", "-o", "remount,bind,ro", "/sys")
+
+
+@contextmanager
+def networkd(node: Node, networks: Mapping[str, str]) -> Iterator[None]:
+    """systemd-networkd with a file for each of these interfaces (systemd.network(5), without ``[Match]``)."""
+    folder = "/etc/systemd/network"
+    without_udev(node)
+    # It gives its root up for a user that has none on a bus without polkit; that user is root here.
+    node.check("sed", "-i", "s/^systemd-network:x:[0-9]*:[0-9]*/systemd-network:x:0:0/", "/etc/passwd")
+    state = [f"/run/systemd/netif/{name}" for name in ("links", "leases", "lldp")]
+    node.check("mkdir", "-p", folder, *state)
+    for name, text in networks.items():
+        node.write(f"{folder}/10-{name}.network", f"[Match]\nName={name}\n{text}")
+    started = [bus(node), node.start("/lib/systemd/systemd-networkd", name="networkd")]
+    try:
+        yield
+    finally:
+        for process in reversed(started):
+            process.stop()
+        node.check("rm", "-r", folder)
+        node.check("mount", "-o", "remount,bind,rw", "/sys")

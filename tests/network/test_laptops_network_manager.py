@@ -8,26 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from network.daemons import bus, without_udev
 from network.laptops import Laptop
 from network.laptops_place import HOME, POD, REGION, WORLD, Place
 from network.node import wait_for
 
 PLUGIN = "/usr/lib/NetworkManager/nm-openvpn-service"
-
-_BUS = """\
-<busconfig>
-  <type>system</type>
-  <listen>unix:path=/run/dbus/system_bus_socket</listen>
-  <auth>EXTERNAL</auth>
-  <policy context="default">
-    <allow user="*"/>
-    <allow own="*"/>
-    <allow send_destination="*"/>
-    <allow send_type="signal"/>
-    <allow eavesdrop="false"/>
-  </policy>
-</busconfig>
-"""
 
 # Without polkit: only root asks here.
 _SETTINGS = """\
@@ -62,19 +48,14 @@ def laptop(place: Place) -> Iterator[Laptop]:
         pytest.skip("needs the packages network-manager and network-manager-openvpn")
     made = Laptop.behind(place.home, "desktop", "192.168.178.30/24", "192.168.178.1", WORLD)
     node = made.node
-    # Without udev, as in a container: NetworkManager tells by this that nobody will announce interfaces.
-    node.check("mount", "-o", "remount,bind,ro", "/sys")
-    node.check(
-        "sh", "-ec", "mkdir -p /run/dbus /var/lib/NetworkManager /etc/NetworkManager/system-connections"
-    )
+    without_udev(node)
+    node.check("mkdir", "-p", "/var/lib/NetworkManager", "/etc/NetworkManager/system-connections")
     # What the plugin's package makes: OpenVPN ends up there, as a user of its own, and can read nothing else.
     chroot = "/var/lib/openvpn/chroot"
     node.check("install", "-d", "-o", "nm-openvpn", "-g", "nm-openvpn", chroot, f"{chroot}/tmp")
-    node.write("/run/bus.conf", _BUS)
     node.write("/etc/NetworkManager/NetworkManager.conf", _SETTINGS)
     node.write("/etc/NetworkManager/system-connections/home.nmconnection", _HOME, 0o600)
-    node.start("dbus-daemon", "--config-file=/run/bus.conf", "--nofork", "--nopidfile", name="bus")
-    node.wait_for(lambda: node.exists("/run/dbus/system_bus_socket"), "bus")
+    bus(node)
     node.start("NetworkManager", "--debug", "--log-level=INFO", name="NetworkManager")
     node.wait_for(lambda: node.run("nmcli", "connection", "up", "home").ok, "network")
     yield made

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from network.aws import AwsRegion
+from network.daemons import networkd
+from network.lab import ROUTER
 from network.node import Node, wait_for
 from network.world import Site, World
 
@@ -175,6 +177,73 @@ def test_routes_and_rules_that_somebody_took_are_put_back(world: World) -> None:
     one.tool("revive")
     assert one.node.check(*kept) == before
     assert one.node.check("nft", "--stateless", "list", "table", "inet", "site_gateway") == rules
+
+
+def test_networkd_takes_no_route_and_no_rule_away(world: World) -> None:
+    """`netplan apply`: the real systemd-networkd configures the gateway's own interfaces again. What it would
+    do without our networkd.conf.d is in tests/cookbooks/test_networkd.py."""
+    site, region = world.sites["rack-b"], world.regions["us-west-2"]
+    node, sign = site.node, "192.0.2.200"
+    public = node.address("wan")
+    rule = "priority 18402 from 192.0.2.9 lookup 18402"  # as of a second provider
+    default = ("ip", "route", "show", "default", "proto", "static")
+    networks = {
+        "lan": f"[Network]\nAddress={site.gateway.address}/{site.gateway.lan.prefixlen}\n",
+        "wan": f"[Network]\nAddress={public}/32\n"
+        f"[Route]\nDestination={ROUTER}/32\nScope=link\nPreferredSource={public}\n"
+        f"[Route]\nGateway={ROUTER}\nGatewayOnLink=yes\nPreferredSource={public}\n",
+    }
+    others = _routes(site)
+    # Some releases do not take over addresses that are there. FRR's routes go with the LAN's.
+    for interface in networks:
+        node.check("ip", "address", "flush", "dev", interface)
+    with networkd(node, networks):
+        node.wait_for(lambda: node.check(*default), "default route")
+        node.wait_for(lambda: _revived(site) == others, "routes through tunnels", 30)
+        world.wait_healthy(60)
+        node.ip(f"rule add {rule}")
+        guards, rules = _guards(node), site.rules()
+        assert "18402:" in guards
+        assert f"unreachable {region.region.vpc} " in guards
+        seen = node.start("tcpdump", "-n", "-l", "-i", "wan", "net 10.0.0.0/8")
+        node.wait_for(lambda: "listening on" in seen.log(), "tcpdump")
+        there = site.host.pinging(region.worker_address, 0.1)
+        node.write(
+            "/etc/systemd/network/10-lan.network", f"[Match]\nName=lan\n{networks['lan']}Address={sign}/32\n"
+        )
+        node.check("networkctl", "reload")
+        node.check("networkctl", "reconfigure", "lan", "wan")
+        node.wait_for(
+            lambda: node.check("ip", "address", "show", "dev", "lan", "to", sign), "its new address"
+        )
+        node.wait_for(lambda: node.check(*default), "default route")
+        after = _guards(node)
+    there.stop()
+    node.ip(f"address delete {sign}/32 dev lan", f"rule delete {rule}")
+    assert after == guards
+    assert site.rules() == rules
+    # Those that had the LAN's address as their source may have gone with it for a moment.
+    node.wait_for(lambda: _revived(site) == others, "routes through tunnels", 30)
+    node.wait_for(lambda: site.host.reaches(region.worker_address), "ping", 10)
+    seen.stop()
+    assert " IP " not in seen.log()
+    world.wait_healthy(60)
+
+
+def _guards(node: Node) -> str:
+    """Routes that go nowhere, and rules."""
+    return node.check("sh", "-c", "ip -4 route show type unreachable | sort; ip -4 rule show")
+
+
+def _revived(site: Site) -> dict[str, str]:
+    """`_routes` after what a timer does each minute."""
+    site.tool("revive")
+    return _routes(site)
+
+
+def _routes(site: Site) -> dict[str, str]:
+    """Block → the tunnel that leads there."""
+    return {block: device for block, device in site.node.routes().items() if device.startswith("t")}
 
 
 def _goes_nowhere(one: Site, other: Site) -> None:
