@@ -219,8 +219,8 @@ def test_networkd_takes_no_route_and_no_rule_away(world: World) -> None:
         node.wait_for(lambda: node.check(*default), "default route")
         after = _guards(node)
     there.stop()
-    node.ip(f"address delete {sign}/32 dev lan", f"rule delete {rule}")
     assert after == guards
+    node.ip(f"address delete {sign}/32 dev lan", f"rule delete {rule}")
     assert site.rules() == rules
     # Those that had the LAN's address as their source may have gone with it for a moment.
     node.wait_for(lambda: _revived(site) == others, "routes through tunnels", 30)
