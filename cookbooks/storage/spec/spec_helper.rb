@@ -10,6 +10,8 @@ end
 RSpec.configure do |config|
   config.platform, config.version = PLATFORMS.first
   config.cookbook_path = File.expand_path('../..', __dir__)
+  # An example of a container stubs it again.
+  config.before { stub_command('systemd-detect-virt --container --quiet').and_return(false) }
 end
 
 # The same examples on each of them.

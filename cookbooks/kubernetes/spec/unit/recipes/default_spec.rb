@@ -4,6 +4,9 @@ require_relative '../../spec_helper'
 
 describe 'kubernetes::default' do
   platform(*PLATFORMS.first)
+  default_attributes['causeway']['api'] = 'api.research.internal:6443'
+  default_attributes['causeway']['pods'] = '10.96.0.0/11'
+  default_attributes['causeway']['services'] = '10.90.0.0/16'
   default_attributes['kubernetes']['version'] = '1.36'
   override_attributes['kubernetes']['labels'] = { 'gpu-class' => 'old' }
   override_attributes['kubernetes']['taints'] = ['nvidia.com/gpu=true:NoSchedule']
@@ -13,7 +16,6 @@ describe 'kubernetes::default' do
   let(:installed) { '1.36.2-1.1' }
 
   before do
-    stub_command('systemd-detect-virt --container --quiet').and_return(false)
     allow(File).to receive(:exist?).and_call_original
     allow(File).to receive(:exist?).with('/etc/kubernetes/kubelet.conf').and_return(joined)
     allow(Causeway::Packages).to receive(:installed).and_return(installed)

@@ -19,7 +19,10 @@ describe 'storage::default' do
 
   let(:old) { [] }
 
-  before { allow(Causeway::MountUnits).to receive(:ours).and_return(old) }
+  before do
+    allow(Causeway::MountUnits).to receive(:ours).and_return(old)
+    stub_command(%r{\Amountpoint --quiet /scratch && test ! -e }).and_return(true)
+  end
 
   on_each_platform do
     it 'has the programs for its mounts' do

@@ -24,7 +24,6 @@ describe 'storage::server' do
   ]
 
   before do
-    stub_command('systemd-detect-virt --container --quiet').and_return(false)
     stub_command('systemctl is-active --quiet nfs-server.service').and_return(true)
     stub_data_bag('users').and_return(%w(ada bob))
     stub_data_bag_item('users', 'ada').and_return('id' => 'ada', 'uid' => 2001, 'gid' => 2001)
