@@ -43,8 +43,8 @@ GITLAB: Final = ("bash", "-eo", "pipefail")
 """GitLab Runner sets both, where the image has a bash (shells/bash.go)."""
 
 
-def _github(name: str, job: str) -> list[Step]:
-    """The steps of a job that are shell, but for what installs and signs in."""
+def _github(name: str, job: str, *, skipped: bool = False) -> list[Step]:
+    """The steps of a job that are shell, less those that install and sign in; ``skipped``: or have `if`."""
     flow = _load(name)
     found = flow["jobs"][job]
     default = found.get("defaults", flow.get("defaults", {})).get("run", {}).get("shell")
@@ -52,11 +52,17 @@ def _github(name: str, job: str) -> list[Step]:
         (GITHUB[step.get("shell", default)], step["run"])
         for step in found["steps"]
         if "run" in step and step["run"] != "make install" and step.get("name") != "Sign in"
+        if not ("if" in step and skipped)
     ]
 
 
 def _gitlab(name: str, job: str) -> list[Step]:
-    return [(GITLAB, "\n".join(_load(name)[job]["script"]))]
+    return [(GITLAB, "\n".join(_flat(_load(name)[job]["script"])))]
+
+
+def _flat(lines: list[Any]) -> list[str]:
+    """GitLab takes lists within lists: that is how a job has the lines of another."""
+    return [line for each in lines for line in (_flat(each) if isinstance(each, list) else [each])]
 
 
 STEPS: Final = {
@@ -77,7 +83,22 @@ PUSHES: Final = {
 }
 """Name → the shell that pushes what gateways need."""
 
-SCRIPTS: Final = {name: "\n".join(text for _, text in steps) for name, steps in STEPS.items()}
+PLANS: Final = {
+    "github": _github("github-apply.yml", "apply", skipped=True),
+    "gitlab": _gitlab("gitlab-apply.yml", "plan"),
+}
+"""Name → the shell of a request that edits an environment."""
+
+APPLIES: Final = {
+    "github": _github("github-apply.yml", "apply"),
+    "gitlab": _gitlab("gitlab-apply.yml", "apply"),
+}
+"""Name → the shell that runs once it is merged."""
+
+SCRIPTS: Final = {
+    name: "\n".join(text for _, text in steps)
+    for name, steps in (*STEPS.items(), *((f"{forge}-apply", steps) for forge, steps in APPLIES.items()))
+}
 
 
 @dataclass(frozen=True)
@@ -261,6 +282,45 @@ def test_a_push_that_fails_fails_its_pipeline(forge: Forge, name: str, fails: st
     assert forge.run(PUSHES[name]) is (not fails)
     asked = ["outputs", "vpn.push", "vpn.status"]
     assert forge.told.read_text().split() == asked[: asked.index(fails) + 1 if fails else None]
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("fails", ["", "plan"])
+def test_a_request_is_planned_and_never_applied(forge: Forge, name: str, fails: str) -> None:
+    _program(forge.clone / ".venv" / "bin" / "invoke", f'echo "$1" >>{forge.told}; [ "$1" != "{fails}" ]')
+    assert forge.run(PLANS[name]) is (not fails)
+    assert forge.told.read_text().split() == ["plan"]
+
+
+@pytest.mark.parametrize("name", APPLIES)
+@pytest.mark.parametrize("fails", ["", "plan", "apply"])
+def test_what_was_merged_is_planned_and_applied(forge: Forge, name: str, fails: str) -> None:
+    _program(forge.clone / ".venv" / "bin" / "invoke", f'echo "$1" >>{forge.told}; [ "$1" != "{fails}" ]')
+    assert forge.run(APPLIES[name]) is (not fails)
+    assert forge.told.read_text().split() == (["plan"] if fails == "plan" else ["plan", "apply"])
+
+
+@pytest.mark.parametrize("steps", [*PLANS.values(), *APPLIES.values()])
+def test_addresses_that_nobody_committed_are_not_applied(forge: Forge, steps: list[Step]) -> None:
+    """The lock file is written by the plan, and lost with the job."""
+    _program(
+        forge.clone / ".venv" / "bin" / "invoke",
+        f"echo \"$1\" >>{forge.told}; printf 'blocks:\\n' >>environments/lab.lock.yaml",
+    )
+    assert not forge.run(steps)
+    assert forge.told.read_text().split() == ["plan"]
+
+
+def test_only_what_was_merged_has_the_role_that_applies() -> None:
+    jobs = _load("gitlab-apply.yml")
+    assert jobs["plan"]["variables"]["AWS_ROLE_ARN"] == "$AWS_PLAN_ROLE_ARN"
+    assert jobs["plan"]["rules"][0]["if"] == '$CI_PIPELINE_SOURCE == "merge_request_event"'
+    (step,) = (
+        step
+        for step in _load("github-apply.yml")["jobs"]["apply"]["steps"]
+        if "invoke apply" in step.get("run", "")
+    )
+    assert step["if"] == "github.event_name == 'push'"
 
 
 def test_there_are_no_long_lived_keys() -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import compileall
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +18,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import yaml
 
 from infra.drive import localaws
 from infra.drive.extras import MOTO
@@ -112,6 +116,30 @@ def test_a_newer_version_brings_its_files_and_leaves_the_labs(lab: Path, package
     assert (lab / "README.md").read_text() == "# ours\n"
     assert pipeline.read_text() != "old\n"
     assert "everything" in run("infra", "new", ".", folder=lab, packages=packages).lower()
+
+
+@pytest.mark.parametrize(("edit", "accepted"), [("# ours\n", True), ("pools: [1]\n", False)])
+def test_a_commit_is_refused_where_its_spec_is(
+    edit: str, accepted: bool, lab: Path, packages: Path, tmp_path: Path
+) -> None:
+    """The hook, as pre-commit runs it: files that match, after the words of its entry."""
+    ((hook,),) = (
+        each["hooks"] for each in yaml.safe_load((lab / ".pre-commit-config.yaml").read_text())["repos"]
+    )
+    shutil.copytree(lab, tmp_path / "clone")
+    program = tmp_path / "clone/.venv/bin/invoke"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.argv[1:1] = [{str(packages)!r}, 'invoke']\n{_PROGRAM}"
+    )
+    program.chmod(0o755)
+    spec = tmp_path / "clone/environments/my-lab.yaml"
+    spec.write_text(spec.read_text() + edit)
+    names = ["environments/my-lab.yaml", "environments/my-lab.lock.yaml", "environments/spec.schema.json"]
+    files = [name for name in names if re.search(hook["files"], name)]
+    assert files == names[:1]
+    done = subprocess.run([*shlex.split(hook["entry"]), *files], cwd=tmp_path / "clone", check=False)
+    assert (done.returncode == 0) is accepted
 
 
 @pytest.mark.parametrize("words", [["validate"], ["render"]])

@@ -68,6 +68,7 @@ def _own(name: str) -> Mapping[str, str]:
         "tasks.py": (static / "tasks.py").read_text(encoding="utf-8"),
         "Makefile": (static / "Makefile").read_text(encoding="utf-8"),
         ".gitignore": (static / "gitignore").read_text(encoding="utf-8"),
+        ".pre-commit-config.yaml": (static / "pre-commit-config.yaml").read_text(encoding="utf-8"),
         "requirements.txt": f"{requirement()}\n",
     }
 
