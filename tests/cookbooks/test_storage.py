@@ -167,6 +167,7 @@ USED = {
     "a partition table": disk("sdb", pttype="dos"),
     "ext4 labelled data": disk("sdc", fstype="ext4", label="data"),
     "a part of": disk("sdd", fstype="LVM2_member", children=[disk("vg-x", type="lvm")]),
+    "mounted at /": disk("sdh", mountpoint="/"),
     "linux_raid_member": disk("sde", fstype="linux_raid_member"),
 }
 

@@ -27,7 +27,8 @@ module Causeway
       return "partitions of #{disk['children'].size}" if disk['children'] && disk['pttype']
       return "a part of #{disk['children'].first['path']}" if disk['children']
       return "a partition table (#{disk['pttype']})" if disk['pttype']
-      return unless disk['fstype']
+      # lsblk sees no signature of a mounted disk without udev's database.
+      return disk['mountpoint'] && "mounted at #{disk['mountpoint']}" unless disk['fstype']
 
       [disk['fstype'], disk['label'] && "labelled #{disk['label']}"].compact.join(' ')
     end
