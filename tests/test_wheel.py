@@ -51,6 +51,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(words, check=True)
     (wheel,) = folder.glob("causeway-*.whl")
     ZipFile(wheel).extractall(folder / "packages")
+    # As pip does: also what is Python among templates and cookbooks.
     compileall.compile_dir(folder / "packages", quiet=1)
     return folder / "packages"
 

@@ -104,7 +104,7 @@ def static(folder: str) -> dict[str, str]:
 @cache
 def copied(target: str) -> dict[str, str]:
     """Path on a machine → text of every file in ``templates/<target>/static``, sorted: what is the same on
-    every machine of the target. Not the bytecode that pip leaves beside scripts."""
+    every machine of the target. Not what pip compiles there as it installs the wheel."""
     root = TEMPLATES / target / "static"
-    paths = sorted(path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    paths = sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}
