@@ -122,12 +122,12 @@ for code, doc in {
     "SPEC005": "A key is written twice in one mapping.",
     "SPEC006": "The file that `extends` names can't be read, or the chain goes round in a circle.",
     # infra.load: the name of the file
-    "NAME009": "The file's name, which begins every name in AWS, is not one that AWS takes.",
+    "NAME009": "The file's name, the prefix of every name in AWS, is not valid there.",
     # infra.resolve: the allocator
     "NET030": "Two blocks overlap once all are allocated, or one touches a range that is kept free.",
     "NET031": "A block does not fit into the range it is taken from.",
     "NET032": "A block that the lock file holds is no longer the one, or the size, that the spec asks for.",
-    "NET033": "A block that is stated or held lies outside the range it belongs to.",
+    "NET033": "A block from the spec or lock file is outside of the range it belongs to.",
     # infra.resolve: the lock file
     "LOCK001": "The lock file can't be read as one.",
     "LOCK002": "A key in the lock file that does not belong there.",

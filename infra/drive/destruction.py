@@ -82,7 +82,7 @@ def guarded(root: Path) -> frozenset[tuple[str, str]]:
 def unprotect(folders: Folders) -> Path:
     """Make the copy again and return its folder.
 
-    It stands beside the root module and shares its data folder, so the state, the modules and the providers
+    It is beside the root module and shares its data folder, so the state, the modules and the providers
     are the very same.
     """
     copy = folders.unprotected

@@ -90,7 +90,7 @@ def contents(files: Files, image: str, cookbooks: Path, packer: Path) -> dict[st
     """
     node = f"chef/images/{image}.json"
     if node not in files:
-        raise DriveError(f"build/…/{node} is not rendered: there are no roles to bake {image} from")
+        raise DriveError(f"build/…/{node} is not rendered, so no roles to bake {image} from")
     chef = {
         path: text.encode()
         for path, text in files.items()
