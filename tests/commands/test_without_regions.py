@@ -57,7 +57,7 @@ def test_doctor_asks_for_what_is_needed_alone(
 ) -> None:
     assert operations.doctor(machines, json=True) == 0
     found = {each["check"]: each["state"] for each in json.loads(capsys.readouterr().out)}
-    assert found.keys() == {"python", "git", "ssh", "rsync", "disk"}
+    assert found.keys() == {"python", "git", "ssh", "rsync", "dot", "disk"}
     assert "fail" not in found.values()
 
 

@@ -23,7 +23,7 @@ REGISTRY: Final = "https://registry.terraform.io/.well-known/terraform.json"
 
 _TOOLS: Final = {
     "git": ("--version", "Install it from your system's packages."),
-    "ssh": ("-V", "Only `invoke vpn.push` and its like need it: install OpenSSH's client."),
+    "ssh": ("-V", "Commands on machines need it: install OpenSSH's client."),
     "rsync": ("--version", "Only `invoke converge` needs it: install it from your system's packages."),
     "dot": ("-V", "Only `invoke topology` needs it: install Graphviz from your system's packages."),
     "packer": (
