@@ -135,7 +135,7 @@ def tracked(folder: Path) -> Iterator[Tracking]:
     with planes(folder / "api", secrets.made(store, datetime.now(UTC))) as plane, ExitStack() as stack:
         for part in ("namespaces", "access", "research", "tracking"):
             plane.admin.apply_all(objects(part, cluster, outputs_for(cluster)))
-        assert [bring_access(plane.driven, store, None) for _ in range(2)] == ["brought", "there"]
+        assert [bring_access(plane.driven, store, None) for _ in range(2)] == ["created", "unchanged"]
         aws = localaws.start(folder / "aws", "tracking")
         stack.callback(localaws.stop, aws.folder)
         assert cluster.storage.work is not None
