@@ -119,11 +119,11 @@ def test_a_newer_version_brings_its_files_and_leaves_the_labs(lab: Path, package
     assert "everything" in run("infra", "new", ".", folder=lab, packages=packages).lower()
 
 
-@pytest.mark.parametrize(("edit", "accepted"), [("# ours\n", True), ("pools: [1]\n", False)])
+@pytest.mark.parametrize(("edit", "accepted"), [("# ours\n", True), ("poools: {}\n", False)])
 def test_a_commit_is_refused_where_its_spec_is(
     edit: str, accepted: bool, lab: Path, packages: Path, tmp_path: Path
 ) -> None:
-    """The hook, as pre-commit runs it: files that match, after the words of its entry."""
+    """The hook, as pre-commit runs it, after an edit of a file that the environment extends."""
     ((hook,),) = (
         each["hooks"] for each in yaml.safe_load((lab / ".pre-commit-config.yaml").read_text())["repos"]
     )
@@ -134,12 +134,15 @@ def test_a_commit_is_refused_where_its_spec_is(
         f"#!{sys.executable}\nimport sys\nsys.argv[1:1] = [{str(packages)!r}, 'invoke']\n{_PROGRAM}"
     )
     program.chmod(0o755)
-    spec = tmp_path / "clone/environments/my-lab.yaml"
-    spec.write_text(spec.read_text() + edit)
-    names = ["environments/my-lab.yaml", "environments/my-lab.lock.yaml", "environments/spec.schema.json"]
-    files = [name for name in names if re.search(hook["files"], name)]
-    assert files == names[:1]
-    done = subprocess.run([*shlex.split(hook["entry"]), *files], cwd=tmp_path / "clone", check=False)
+    environments = tmp_path / "clone/environments"
+    spec = environments / "my-lab.yaml"
+    (environments / "shared").mkdir()
+    (environments / "shared/base.yaml").write_text(f"version: 1\n{edit}")
+    spec.write_text(spec.read_text().replace("version: 1\n", "version: 1\nextends: shared/base.yaml\n", 1))
+    (environments / "my-lab.lock.yaml").touch()
+    assert re.search(hook["files"], "environments/shared/base.yaml")
+    assert not hook["pass_filenames"]
+    done = subprocess.run(shlex.split(hook["entry"]), cwd=tmp_path / "clone", check=False)
     assert (done.returncode == 0) is accepted
 
 

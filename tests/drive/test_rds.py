@@ -159,7 +159,9 @@ def test_authorities_are_in_the_secret_and_stay_where_they_cannot_be_fetched(tmp
             == "created"
         )
         assert had() == {"password", "authorities.pem"}
-        assert bring_access(api, store, managed, partial(fetch_authorities, url=broken)).startswith("unchanged; ")
+        assert bring_access(api, store, managed, partial(fetch_authorities, url=broken)).startswith(
+            "unchanged; "
+        )
         assert had() == {"password", "authorities.pem"}
         bring_access(api, store, None)
         assert had() == {"password"}
