@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final, TextIO, TypeAlias
+from typing import Final, TextIO, TypeAlias
 
 from infra.errors import DriveError
 
@@ -30,10 +31,15 @@ _UNREACHED: Final = 255
 _AS_ROOT: Final = 'if [ "$(id -u)" = 0 ]; then exec "$@"; else exec sudo -n -- "$@"; fi'
 
 _HOLD: Final = """\
+echo
 if [ "$(id -u)" = 0 ]; then echo causeway: root; elif sudo -n true; then echo causeway: sudo; else exit 1; fi
 exec cat
 """
-"""What an open connection runs on the machine: it ends with the connection's standard input."""
+"""What an open connection runs on the machine, until its standard input ends. ``echo`` ends a line that a
+login script has begun."""
+
+_OUTAGE: Final = 180
+"""Seconds that a network may be down before an open connection, and what runs over it, is given up."""
 
 
 class UnreachedError(DriveError):
@@ -149,7 +155,7 @@ class Remote:
 
     def close(self) -> None:
         """End the connection, and with it what runs over it. May be called from another thread, and again."""
-        self.process.kill()
+        _signal(self.process, signal.SIGTERM)
 
     def _communicate(self, command: Sequence[str], stdin: int, out: TextIO | None) -> tuple[int, str, str]:
         # A process group of its own: a terminal's Ctrl-C is not for ssh.
@@ -166,9 +172,15 @@ class Remote:
                 for line in process.stdout:
                     out.write(line)
             said, errors = process.communicate()
-        if process.returncode == _UNREACHED or process.returncode < 0:
+        if process.returncode < 0 or (process.returncode == _UNREACHED and self._has_ended()):
             raise UnreachedError(f"{self.name}: the connection was lost")
         return process.returncode, said or "", errors or ""
+
+    def _has_ended(self) -> bool:
+        """Whether the connection is over. Its sessions end a moment before it does."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=1)
+        return self.process.returncode is not None
 
 
 Confirm: TypeAlias = Callable[[str], bool]
@@ -193,11 +205,10 @@ def opened(name: str, *, login: str = "", confirm: Confirm | None = None) -> Ite
                 raise
             _remember(machine, confirm)
             remote = _open(machine)
-        with remote.process:
-            try:
-                yield remote
-            finally:
-                remote.close()
+        try:
+            yield remote
+        finally:
+            _end(remote.process)
 
 
 def settings() -> Path | None:
@@ -221,53 +232,93 @@ def _ssh() -> list[str]:
         "-o", "BatchMode=yes",
         "-o", f"ConnectTimeout={TIMEOUT}",
         "-o", "ServerAliveInterval=10",
+        # What a person's own sessions may have, and these do not.
+        "-o", "RemoteCommand=none",
+        "-o", "ClearAllForwardings=yes",
+        "-o", "ForwardX11=no",
     ]  # fmt: skip
 
 
 def _open(machine: Machine) -> Remote:
     """Log in, as the master of a connection that others share (ssh_config(5): ControlMaster)."""
-    options = ["-o", "ControlMaster=yes", "-o", f"ControlPath={machine.socket}", "-o", "ControlPersist=no"]
-    command = [*_ssh(), *options, "-T", machine.login or machine.name, "--", shlex.join(["sh", "-c", _HOLD])]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, process_group=0)
-    # A login takes as long again as the connection, at most: name services and PAM of a machine in trouble.
-    timer = threading.Timer(3 * TIMEOUT, process.kill)
-    timer.start()
-    try:
-        user = _greeting(process.stdout)
+    options = {
+        "ControlMaster": "yes",
+        "ControlPath": machine.socket,
+        "ControlPersist": "no",
+        "ServerAliveCountMax": str(_OUTAGE // 10),
+        "LogLevel": "ERROR",  # `_refused` reads what ssh says
+    }
+    words = [f"-o{option}={value}" for option, value in options.items()]
+    command = [*_ssh(), *words, "-T", machine.login or machine.name, "--", shlex.join(["sh", "-c", _HOLD])]
+    # A file: what ssh has started (a ProxyCommand) may hold a pipe open for longer than ssh lives.
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, process_group=0
+            )
+        except OSError as problem:
+            raise UnreachedError(f"{machine.name}: ssh cannot be started: {problem}") from None
+        try:
+            user = _greeting(process)
+        except BaseException:
+            _end(process)
+            raise
         if user:
             return Remote(machine, user == "root", process)
-        said = process.communicate()[1].decode(errors="replace").strip()
+        _end(process)
+        errors.seek(0)
+        raise _refused(machine, errors.read().decode(errors="replace").replace("\r", "").strip())
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Signal an ssh and what it has started, which is a process group of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End an ssh, which ends with its standard input, and what it has started."""
+    if process.stdin is not None:
+        process.stdin.close()
+    with process:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=1)
+            _signal(process, number)
+
+
+def _greeting(process: subprocess.Popen[bytes]) -> str:
+    """The user that the connection has, ``root`` or ``sudo``; empty where it ended without."""
+    # A login takes as long again as the connection, at most: name services and PAM of a machine in trouble.
+    timer = threading.Timer(3 * TIMEOUT, _signal, (process, signal.SIGKILL))
+    timer.daemon = True
+    timer.start()
+    try:
+        # A login script may print lines of its own first.
+        found = (line.split() for line in process.stdout or () if line.startswith(b"causeway: "))
+        return next(found, [b""])[-1].decode()
     finally:
         timer.cancel()
-    raise _refused(machine, said)
-
-
-def _greeting(stdout: IO[bytes] | None) -> str:
-    """The user that the connection has, ``root`` or ``sudo``; empty where it ended without."""
-    for line in stdout or ():
-        # A login script may print lines of its own first.
-        if line.startswith(b"causeway: "):
-            return line.decode().split()[-1]
-    return ""
 
 
 def _refused(machine: Machine, said: str) -> UnreachedError:
     """Why a login failed, by what ssh or sudo wrote."""
     name = machine.name
+    asked = re.search(r"host key (?:is known )?for (\S+) ", said, re.IGNORECASE)
+    host = asked[1] if asked else name  # a jump host's name, where it is the key of that one
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
-        shown = re.search(r"SHA256:\S+?(?=\.?$)", said, re.MULTILINE)
-        known = re.search(r"^Offending .*key in (?P<place>.+?)\s*$", said, re.MULTILINE)
+        shown = re.search(r"SHA256:[\w+/]+", said)
+        known = re.search(r"^Offending .*key in (.+)$", said, re.MULTILINE)
         return HostKeyError(
-            f"{name}: its host key has changed: it shows {shown[0] if shown else 'another one'}, not the one "
-            f"in {known['place'] if known else 'known_hosts'}. A machine that was set up again shows a new "
-            f"one: then ssh-keygen -R {name} and `invoke enroll`. If it was not, the connection may be "
+            f"{name}: the host key of {host} has changed: it shows {shown[0] if shown else 'another one'}, "
+            f"not the one in {known[1] if known else 'known_hosts'}. A machine that was set up again shows a "
+            f"new one: then ssh-keygen -R {host} and `invoke enroll`. If it was not, the connection may be "
             "intercepted"
         )
     if "Host key verification failed" in said:
         return _UnknownHostKeyError(
-            f"{name}: its host key is not known here; `invoke enroll` shows that of a machine in a rack and "
-            f"remembers it, ssh {name} that of an instance"
+            f"{name}: the host key of {host} is not known here; `invoke enroll` shows that of a machine in a "
+            f"rack and remembers it, ssh {name} that of an instance"
         )
     if "sudo: " in said:
         why = _last(said)
@@ -294,13 +345,17 @@ def _remember(machine: Machine, confirm: Confirm) -> None:
         }
         _read([*_ssh(), *(f"-o{option}={value}" for option, value in options.items()), target, "true"])
         if not shown.exists():
-            raise UnreachedError(f"{machine.name}: it did not show its host key; try: ssh {machine.name}")
+            raise UnreachedError(f"{machine.name}: it did not show its host key; try: ssh {target}")
         lookup, kind, key = shown.read_text(encoding="ascii").split()[:3]
         _, fingerprint, *_, algorithm = _read(["ssh-keygen", "-lf", str(shown)]).split()
     if not confirm(f"{algorithm.strip('()')} {fingerprint}"):
         raise HostKeyError(f"{machine.name}: its host key, {fingerprint}, was not confirmed")
     configured = dict(line.split(" ", 1) for line in _read([*_ssh(), "-G", target]).splitlines())
     file = Path(configured["userknownhostsfile"].split()[0]).expanduser()
+    if str(file) == "none":
+        raise HostKeyError(
+            f"{machine.name}: UserKnownHostsFile is none, so that no host key can be remembered"
+        )
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The key of a machine that was reached by its address is wanted under its name from now on.
     with file.open("a", encoding="ascii") as stream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,25 @@ def test_a_script_gets_its_arguments_and_its_input_stays_open() -> None:
         with pytest.raises(RemoteError) as caught:
             remote.run("echo reason >&2; exit 3")
         assert caught.value.code == 3
+        # ssh's own errors have the same code.
+        assert remote.run("exit 255", check=False)[0] == 255
+
+
+def test_what_a_person_has_for_sessions_of_their_own_is_no_obstacle(config: Path, tmp_path: Path) -> None:
+    """A command, forwards, a proxy that does not end with its input, a login that prints half a line."""
+    proxy, started = tmp_path / "proxy", tmp_path / "pid"
+    proxy.write_text(
+        f"#!/bin/sh\nsleep 600 &\necho $! >{started}\nexec /usr/sbin/sshd -i -f {tmp_path}/sshd_config\n"
+    )
+    proxy.chmod(0o755)
+    config.write_text(
+        f"Host {NAME}\n  RemoteCommand sleep 60\n  LocalForward {tmp_path}/socket 127.0.0.1:22\n"
+        f"  ExitOnForwardFailure yes\n  ProxyCommand {proxy}\n{config.read_text()}"
+    )
+    with opened(NAME) as first, opened(NAME) as second:
+        assert [each.run("echo here")[1].strip() for each in (first, second)] == ["here", "here"]
+    left = subprocess.run(["ps", "-o", "stat=", "-p", started.read_text()], capture_output=True, check=False)
+    assert left.stdout.strip()[:1] in (b"", b"Z")
 
 
 @pytest.mark.usefixtures("config")
@@ -82,11 +102,17 @@ def test_a_key_is_learned_through_a_jump_host_and_under_the_name(config: Path, t
     assert NAME in names.split(",")
 
 
-def test_a_key_that_has_changed_is_not_asked_about(config: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", ["QUIET", "DEBUG3"])
+def test_a_key_that_has_changed_is_not_asked_about(level: str, config: Path, tmp_path: Path) -> None:
+    config.write_text(f"LogLevel {level}\n{config.read_text()}")
     other = (tmp_path / "user.pub").read_text().split()[1]
     (tmp_path / "known_hosts").write_text(f"machine ssh-ed25519 {other}\n")
-    with pytest.raises(HostKeyError), opened(NAME, confirm=pytest.fail):
+    with pytest.raises(HostKeyError) as caught, opened(NAME, confirm=pytest.fail):
         pass
+    shown = subprocess.run(
+        ["ssh-keygen", "-lf", tmp_path / "host.pub"], check=True, capture_output=True, text=True
+    )
+    assert shown.stdout.split()[1] in str(caught.value)
 
 
 def _port(config: Path) -> str:

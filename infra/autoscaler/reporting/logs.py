@@ -59,7 +59,7 @@ class Teller:
 
     def __init__(self) -> None:
         self._errors: dict[str, str] = {}
-        self._noticed: dict[tuple[str, str], float] = {}
+        self._noticed: dict[tuple[str, str, str], float] = {}
         self._leading: bool | None = None
 
     def __call__(self, cycle: Cycle) -> None:
@@ -103,7 +103,7 @@ class Teller:
         now = decision.at
         self._noticed = {key: at for key, at in self._noticed.items() if now - at < _AGAIN}
         for notice in decision.notices:
-            key = notice.kind, notice.about
+            key: tuple[str, str, str] = (notice.kind, notice.about, notice.level)
             if self._noticed.setdefault(key, now) == now:
                 _LOG.log(_NOTICES[notice.level], notice.text, extra={"notice": "/".join(key)})
 

@@ -36,6 +36,9 @@ _PREFIX: Final = "causeway_autoscaler"
 _OUTCOMES: Final = ("fits", "coming", "starting", "waits", "never")
 _SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _GROUP: Final = ("pool", "site")
+_ACTED: Final = frozenset({"broken", "drain", "gang"})
+"""Kinds of notices about what the controller did: in a dry run it did nothing."""
+
 _NOTICED: Final = 7200.0
 """Seconds for which a notice is shown after it last held: longer than any alert looks back."""
 _AWS: Final = (SetDesired, Terminate, Release)
@@ -119,15 +122,16 @@ class Metrics:
             self._cost.labels(*where).set(figures.cost.get(name, 0.0))
             self._backoff.labels(*where).set(_until(group, decision.memory, at))
             self._capacity.labels(*where).inc(figures.failures.get(name, 0))
-        self._notice(decision)
+        self._notice(decision, dry=dry)
         self._seen.labels("ready").set(figures.ready)
         self._seen.labels("unready").set(figures.unready)
         self._stopped.labels(DRY_RUN).set(int(dry))
         self._stopped.labels(UNREADY).set(int(decision.stopped is not None))
 
-    def _notice(self, decision: Decision) -> None:
+    def _notice(self, decision: Decision, *, dry: bool) -> None:
         for each in decision.notices:
-            self._noticed[each.kind, each.about, each.level] = decision.at
+            if not (dry and each.kind in _ACTED):
+                self._noticed[each.kind, each.about, each.level] = decision.at
         for labels, at in [*self._noticed.items()]:
             if decision.at - at < _NOTICED:
                 self._notices.labels(*labels).set(at)

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 
 def put(api: Api, store: Store, alerts: Alerts) -> tuple[str, tuple[str, ...]]:
-    """Make the Secret as the store has it: what was done, and the names that the store does not have."""
+    """Make the Secret as the store has it, or delete it where no receiver is left.
+
+    Returns what was done, and the receivers whose secrets the store does not have.
+    """
     from infra.drive.kubernetes import apply
     from infra.render.kubernetes.charts.monitoring import ALERT_RECEIVERS, NAMESPACE
 
     wanted = alerts.secrets
     known = store.read(wanted.values()) if wanted else {}
     values = {receiver: known[name] for receiver, name in wanted.items() if name in known}
-    missing = tuple(name for name in wanted.values() if name not in known)
+    missing = tuple(receiver for receiver, name in wanted.items() if name not in known)
     return apply.put_secret(api, NAMESPACE, ALERT_RECEIVERS, values), missing
 
 

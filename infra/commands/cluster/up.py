@@ -242,14 +242,15 @@ def _alert_secrets(there: Reach, steps: Steps, store: Store) -> None:
 
     def put() -> str:
         done, missing = alert_secrets.put(there.api, store, kubernetes.alerts)
-        for name in missing:
+        for receiver in missing:
             steps.missed(
-                f"{store} has no secret {name}, which kubernetes.alerts names; store it: "
-                f"invoke cluster.alert-secret {options}"
+                f"{store} does not have the secret {kubernetes.alerts.secrets[receiver]}, which "
+                f"kubernetes.alerts.{receiver} names; store it: "
+                f"invoke cluster.alert-secret {receiver} {options}"
             )
         return done
 
-    if kubernetes.has("prometheus") and kubernetes.alerts.secrets:
+    if kubernetes.has("prometheus"):
         steps.step("secrets of alert receivers", put)
 
 

@@ -17,7 +17,7 @@ from infra.render.templating import TEMPLATES, fill
 from infra.render.topology.elements import Element
 from infra.render.topology.graph import ACTIONS, COLOURS, printable
 
-_GROUP: Final = re.compile(r'<g id="[^"]*" class="([^"]*)">\s*<title>[^<]*</title>')
+_GROUP: Final = re.compile(r'<g id="[^"]*" (class="[^"]*"[^>]*)>\s*<title>[^<]*</title>')
 _LINK: Final = re.compile(r'<g id="a_[^"]*"><a xlink:href="#([^"]*)" xlink:title="([^"]*)"[^>]*>')
 
 
@@ -25,7 +25,7 @@ def render(cluster: Cluster, known: Mapping[str, Element], changes: Mapping[str,
     """``topology.html`` and ``topology.svg``. See ``infra.render.topology.render``."""
     title = f"{cluster.name}: topology"
     # Browsers show <title>, which screen readers read too; not all of them show xlink:title.
-    drawing = _LINK.sub(_link, _GROUP.sub(r'<g class="\1">', svg))
+    drawing = _LINK.sub(_link, _GROUP.sub(r"<g \1>", svg))
     drawing = drawing[drawing.index("<svg ") :].replace("<svg ", '<svg class="topology" ', 1)
     tables: dict[str, list[tuple[Element, str, str]]] = {}
     for element in known.values():

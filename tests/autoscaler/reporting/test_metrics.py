@@ -140,6 +140,17 @@ def test_a_notice_is_shown_with_when_it_last_held(metrics: Metrics) -> None:
     assert value(metrics, "notice_timestamp_seconds", **labels) is None, "another replica has led meanwhile"
 
 
+def test_a_dry_run_shows_no_notice_of_what_was_not_done(metrics: Metrics) -> None:
+    kinds: tuple[NoticeKind, ...] = ("broken", "setup")
+    notices = tuple(Notice(kind, "node-1", "warning", "") for kind in kinds)
+    metrics(Cycle(at=NOW, dry=True, decision=replace(decision(), notices=notices)))
+    shown = [
+        value(metrics, "notice_timestamp_seconds", kind=kind, about="node-1", level="warning")
+        for kind in kinds
+    ]
+    assert shown == [None, NOW]
+
+
 def test_there_is_an_alert_for_every_kind_of_notice() -> None:
     text = (STATIC / "alerts" / "autoscaler.yaml").read_text()
     # AutoscalerRefuses has its own metric.

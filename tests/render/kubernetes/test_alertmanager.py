@@ -134,7 +134,7 @@ def test_warnings_reach_slack_with_the_token_of_the_file(tmp_path: Path) -> None
             world.heard.get(timeout=1)
     token, message = heard["/api/chat.postMessage"]
     assert token == f"Bearer {TOKEN}"
-    assert message["channel"] == "#ops {{ .X }}"
+    assert message["channel"] == "ops {{ .X }}"
     assert heard["/services/T0/B0"][0] is None
     for _, body in heard.values():
         [shown] = body["attachments"]

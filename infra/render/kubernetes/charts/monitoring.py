@@ -124,7 +124,7 @@ def _alertmanager(cluster: Cluster) -> Object:
     if not alerts.secrets:
         return {"alertmanagerSpec": spec}
     named: Object = {"name": "receivers"}
-    slack = [_SLACK_APP | {"channel": f"#{_literal(alerts.slack)}"}] if alerts.slack else []
+    slack = [_SLACK_APP | {"channel": _literal(alerts.slack)}] if alerts.slack else []
     slack += [{"api_url_file": f"{_RECEIVERS}/slack_webhook"}] if alerts.slack_webhook else []
     if slack:
         named["slack_configs"] = [{**_SLACK_MESSAGE, **each} for each in slack]
