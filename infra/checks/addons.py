@@ -116,6 +116,16 @@ def alerts_unsent(facts: Facts) -> Iterator[Finding]:
             yield Finding(("kubernetes", "alerts", field), message, "turn it on, or take this out")
 
 
+@check("ADD011", Level.ERROR, "Two receivers of alerts have the same secret.", waivable=False)
+def alert_secrets_shared(facts: Facts) -> Iterator[Finding]:
+    first: dict[str, str] = {}
+    for field, name in _receivers(facts):
+        other = first.setdefault(name, field)
+        if other != field:
+            message = f"{other} has the secret {name}, too, and each has one of its own"
+            yield Finding(("kubernetes", "alerts", field), message, "give this one another name")
+
+
 def _receivers(facts: Facts) -> Iterator[tuple[str, str]]:
     yield from facts.spec.kubernetes.alerts.model_dump(exclude_none=True).items()
 
