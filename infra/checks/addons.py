@@ -122,7 +122,7 @@ def alert_secrets_shared(facts: Facts) -> Iterator[Finding]:
     for field, name in _receivers(facts):
         other = first.setdefault(name, field)
         if other != field:
-            message = f"{other} has the secret {name}, too, and each has one of its own"
+            message = f"{other} already uses the secret {name}, and each receiver needs its own"
             yield Finding(("kubernetes", "alerts", field), message, "give this one another name")
 
 
