@@ -1,1 +1,1 @@
-"""Spec → Cluster: addresses, names and peers, each decided once."""
+"""Spec → Cluster: decides addresses, names and peers, each in one place."""

@@ -1,4 +1,4 @@
-"""Add-ons that are on, in which version, and where internal pages are."""
+"""Which add-ons are enabled, in which version, and the address of internal pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from infra.schema.addons import INGRESS, is_on, page_domain, split_path, typed
 def offers(
     pools: Collection[NodePool], sites: Collection[PhysicalSite], storage: Storage
 ) -> frozenset[addons.Where]:
-    """What the cluster has that add-ons are for."""
+    """What the cluster has that add-ons depend on: GPUs, EFA interfaces, file systems, buckets."""
     has: dict[addons.Where, bool] = {
         "always": True,
         "gpus": has_gpus(pools, sites),
@@ -33,7 +33,7 @@ def offers(
 
 
 def resolve_addons(spec: Spec, offered: Collection[addons.Where]) -> tuple[made.AddOn, ...]:
-    """Those that are on and make sense here, by name."""
+    """The add-ons that are enabled and apply to this cluster, sorted by name."""
     known = (found for name in addons.names() if (found := addons.find(name)) and is_on(spec, name))
     return tuple(_addon(spec, each) for each in known if each.where in offered)
 
@@ -53,14 +53,14 @@ def _addon(spec: Spec, known: addons.AddOn) -> made.AddOn:
 
 
 def nested(values: dict[str, str]) -> dict[str, Any]:
-    """``{"a.b": "1"}`` → ``{"a": {"b": 1}}``, keys and values as Helm's ``--set`` has them."""
+    """``{"a.b": "1"}`` → ``{"a": {"b": 1}}``: keys and values are parsed as by Helm's ``--set``."""
     found: dict[str, Any] = {}
     for path, text in sorted(values.items()):
         *above, last = split_path(path)
         place = found
         for key in above:
             below = place.setdefault(key, {})
-            if not isinstance(below, dict):  # a waived finding: what is deeper wins
+            if not isinstance(below, dict):  # only if a finding was waived: the deeper key wins
                 below = place[key] = {}
             place = below
         place[last] = typed(text)
@@ -68,7 +68,7 @@ def nested(values: dict[str, str]) -> dict[str, Any]:
 
 
 def resolve_ingress(spec: Spec, on: tuple[made.AddOn, ...], block: IPv4Network) -> made.Ingress | None:
-    """The address and the name of the way to internal pages; None without the add-on."""
+    """The address and DNS name of the ingress for internal pages; None if the add-on is disabled."""
     if not any(each.name == INGRESS for each in on):
         return None
     return made.Ingress(services.ingress(block), f"{INGRESS}.{page_domain(spec)}")

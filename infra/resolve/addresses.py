@@ -1,4 +1,4 @@
-"""Spec + lock → the address plan: which block every site, VPC, subnet, range and tunnel holds."""
+"""Spec + lock → the address plan: the block of every site, VPC, subnet, range and tunnel."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ LAPTOPS: Final = "laptops"
 LINKS: Final = "links"
 
 _CGNAT: Final = IPv4Network("100.64.0.0/10")
-"""RFC 6598: carriers use it, home routers do not, so a laptop's range is safe there."""
+"""RFC 6598: used by carriers, not by home routers, so it does not conflict with a laptop's LAN."""
 
 _TAKEN_ELSEWHERE: Final = (
     (IPv4Network("10.0.0.0/23"), "home routers"),
     (IPv4Network("192.168.0.0/23"), "home routers"),
     (IPv4Network("172.17.0.0/16"), "the Docker bridge"),
 )
-"""Blocks that laptops commonly have for themselves: their own route wins over the VPN's."""
+"""Blocks that are common on laptops' LANs: a laptop's local route takes precedence over the VPN's."""
 
 _TAKEN_BY_AWS: Final = tuple(
     (IPv4Network(block), "AWS keeps it for itself")
@@ -55,7 +55,7 @@ def tunnel_owner(link: str, number: int) -> str:
 
 
 def clients_key(site: str) -> str:
-    """The owner of the addresses that one VPN server gives to laptops."""
+    """The owner of the block from which one VPN server assigns addresses to laptops."""
     return f"access/clients/{site}"
 
 
@@ -63,7 +63,7 @@ WIREGUARD: Final = "access/wireguard"
 """The owner of the range of WireGuard devices."""
 
 WIREGUARD_SERVERS: Final = f"{WIREGUARD}/0-servers"
-"""Of the servers' own addresses in it. No user has such a name."""
+"""The owner of the servers' own addresses in that range. A login cannot have this name."""
 
 
 def devices_key(login: str) -> str:
@@ -72,10 +72,10 @@ def devices_key(login: str) -> str:
 
 
 def plan_addresses(spec: Spec, lock: Lock) -> Plan:
-    """The plan of all blocks. Those in the lock stay; the others are allocated.
+    """The plan of all blocks. Blocks in the lock are kept; the others are allocated.
 
-    Raises ``SpecError`` with every block that does not fit (NET030 to NET033); positions are filled in by
-    the caller, who knows the file.
+    Raises ``SpecError`` with every block that does not fit (NET030 to NET033). The caller adds positions, as
+    it knows the file.
     """
     requests = tuple(_requests(spec))
     chosen = [request.block for request in requests if request.block is not None]
@@ -99,8 +99,8 @@ def _problem(failure: Failure) -> Problem:
 
 
 def _roots(spec: Spec, chosen: Iterable[IPv4Network]) -> Iterator[Root]:
-    """The ranges that blocks are taken from. ``chosen`` blocks stand where they stand: a person may have a
-    block that laptops have trouble with, of which a check warns; only we never give one out."""
+    """The ranges that blocks are allocated from. Ranges common on laptops' LANs are reserved, except where a
+    block of ``chosen`` (stated by the user; a check warns) lies in them."""
     taken = tuple(
         (piece, why)
         for block, why in _inside(spec.supernet, _TAKEN_ELSEWHERE)
@@ -113,7 +113,7 @@ def _roots(spec: Spec, chosen: Iterable[IPv4Network]) -> Iterator[Root]:
 
 
 def _without(block: IPv4Network, others: Iterable[IPv4Network]) -> list[IPv4Network]:
-    """What is left of a block, as blocks."""
+    """The parts of ``block`` outside of ``others``, as blocks."""
     left = [block]
     for other in others:
         if other.overlaps(block):

@@ -40,18 +40,18 @@ __all__ = ["ANYWHERE", "Plan", "Request", "Root", "allocate"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every block, decided. Only a plan without failures may be used."""
+    """Every block, decided. Use only a plan without failures."""
 
     roots: tuple[Root, ...]
     claims: Mapping[str, Claim]
     """Owner → its block and where it comes from, sorted by owner."""
     parents: Mapping[str, str]
-    """Owner → the owner or root that it lies within; ``ANYWHERE`` for those that stand alone."""
+    """Owner → the owner or root that contains it; ``ANYWHERE`` for blocks outside of all roots."""
     retired: Mapping[str, Claim]
-    """Held for owners that are no longer in the spec."""
+    """Blocks held for owners that are no longer in the spec."""
     failures: tuple[Failure, ...]
     lock: Mapping[str, IPv4Network]
-    """What the lock file must hold from now on, sorted by owner."""
+    """The contents of the new lock file, sorted by owner."""
 
     @property
     def blocks(self) -> dict[str, IPv4Network]:
@@ -60,12 +60,12 @@ class Plan:
 
 
 def allocate(roots: Iterable[Root], requests: Iterable[Request], held: Mapping[str, IPv4Network]) -> Plan:
-    """A block for each request.
+    """Allocate a block for each request.
 
     ``held``: owner → block from the lock file, empty for a new environment.
 
-    Nothing that a user can write raises: see ``Plan.failures``. ``ValueError`` is for faults of ours: two
-    requests with one key, a parent that does not exist, a key that is not under its parent's.
+    User errors are not raised: see ``Plan.failures``. Raises ``ValueError`` for programming errors: two
+    requests with one key, a parent that does not exist, a key that does not start with its parent's.
     """
     return _Planner(tuple(roots), tuple(requests), held).plan()
 
@@ -109,7 +109,7 @@ class _Planner:
         )
 
     def _insist(self) -> None:
-        """Faults of the caller."""
+        """Raise ``ValueError`` for programming errors in the requests."""
         names = Counter([*self.root_names, *(request.owner for request in self.requests)])
         if len(names) < names.total():
             raise ValueError(f"two requests or roots have one name: {names.most_common(1)[0][0]}")
@@ -125,7 +125,7 @@ class _Planner:
                 raise ValueError(f"{request.owner}: neither a block nor a size")
 
     def _settle(self) -> None:
-        """Claims that need no allocation: stated, or held."""
+        """Record the claims that need no allocation: stated in the spec, or held by the lock."""
         for request in self.requests:
             held = self.held.get(request.owner) if request.keep else None
             if request.block is not None:
@@ -138,7 +138,7 @@ class _Planner:
                     self.failures.append(HeldMismatch(request.owner, request.path, held, request.prefix))
 
     def _reserved(self) -> Iterable[Claim]:
-        """The roots' reserved ranges, as far as they lie in them."""
+        """The reserved ranges of the roots, clipped to the root."""
         for root in self.roots:
             for block, why in root.reserved:
                 if block.overlaps(root.block):
@@ -146,7 +146,7 @@ class _Planner:
                     yield Claim(why, inner, Source.RESERVED, root.path)
 
     def _avoided(self) -> Iterable[Overlap]:
-        """Stated blocks in ranges that their own request avoids. A live block is left in peace."""
+        """Stated blocks in ranges that their own request avoids. Blocks already in the lock are accepted."""
         for request in self.requests:
             if request.block is not None and request.owner not in self.held:
                 for block, why in request.avoid:
@@ -164,7 +164,7 @@ class _Planner:
         return tuple(chain)
 
     def _descend(self, root_claims: Mapping[str, Claim], found: Survey) -> None:
-        """Parents before children: check where the settled lie, allocate the rest."""
+        """From parents to children: check the blocks that are settled, allocate the others."""
         children: defaultdict[str, list[Request]] = defaultdict(list)
         for request in self.requests:
             children[request.within].append(request)
@@ -182,14 +182,14 @@ class _Planner:
                     open_requests.append(request)
                 elif parent is not None and not holds(block_of(parent.block), block_of(claim.block)):
                     outside.append(Outside(claim, parent))
-            # What was held in a parent that has moved is bound to lie outside; the move was reported already.
+            # Blocks held in a parent that has moved lie outside of it; the move itself was already reported.
             self.failures += [one for one in outside if name not in moved or one.claim.source is Source.SPEC]
-            # A parent that got no block was reported; its children would only repeat that.
+            # The failure of the parent was already reported; its children's failures would only repeat it.
             if parent is not None and open_requests:
                 self._allocate(parent, open_requests, found.inside.get(name, []))
 
     def _allocate(self, parent: Claim, requests: list[Request], inside: list[Claim]) -> None:
-        """Blocks for the children of one parent; ``inside`` is what others have of it."""
+        """Allocate the children of one parent; ``inside``: claims that already take space from it."""
         space = _space(parent, inside)
         without_retired: FreeSpace | None = None
         for request in sorted(requests, key=lambda one: (one.prefix or 0, lineage(one.owner))):

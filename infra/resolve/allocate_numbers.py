@@ -1,9 +1,9 @@
 """Allocates numbers: requests and the lock file give one permanent number each.
 
 The rules are those of the address plan (`infra.resolve.allocate_blocks`): an explicit number is used as it
-is, one in the lock file stays, even if its owner left the spec, and the others get the lowest number that was
-never used, in order of names. So adding, removing or moving anything does not change another number, and
-nobody inherits the files of a user who left.
+is, one in the lock file is kept, even if its owner left the spec, and the others get the lowest number that
+was never used, in order of names. So adding, removing or moving anything does not change another number, and
+a new user never inherits the files of a former one.
 """
 
 from __future__ import annotations
@@ -18,53 +18,54 @@ from infra.errors import Problem
 from infra.resolve.claims import RELEASE, lineage
 
 Ranges: TypeAlias = tuple[range, ...]
-"""Where numbers are allocated from, the first range first. A stated number may lie outside."""
+"""The ranges that numbers are allocated from, in order. A stated number may lie outside of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One number that is wanted.
+    """A request for one number.
 
-    ``owner`` is its key, in the lock file too: ``sites/us-west-2/asn``. Numbers whose keys end alike are of
-    one kind, and within a kind each has one owner.
+    ``owner`` is its key, in the lock file too: ``sites/us-west-2/asn``. The last part of the key is the
+    kind; within a kind, a number has one owner.
     """
 
     owner: str
     ranges: Ranges
     number: int | None = None
-    """The number, where the user states it."""
+    """The number stated by the user, or None."""
     path: str = ""
-    """Where the spec says it, for messages."""
+    """The path in the spec, for messages."""
     keep: bool = True
-    """Whether a stated number may never change. One that may is held only where it was allocated."""
+    """Whether a stated number must not change once it is in the lock. If False, the lock file holds it only
+    if it was allocated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Every number, decided. Only those without problems may be used."""
+    """Every number, decided. Use only a result without problems."""
 
     numbers: Mapping[str, int]
     """Owner → number, sorted by owner."""
     lock: Mapping[str, int]
-    """What the lock file must hold from now on, sorted by owner."""
+    """The contents of the new lock file, sorted by owner."""
     problems: tuple[Problem, ...]
-    """NUM001 one number for two, NUM002 none left, NUM003 another than the lock file holds."""
+    """NUM001: two owners of one number; NUM002: no number left; NUM003: differs from the lock file."""
 
 
 def kind_of(owner: str) -> str:
     """The kind of an owner's number: ``asn`` of ``sites/us-west-2/asn``.
 
-    A gid is of the same kind as a uid: each user has a group of their own with the user's number, and a
-    group's namespace works under the group's.
+    A gid is of the same kind as a uid: each user has a private group with the user's number, and the pods of
+    a group's namespace run with the group's.
     """
     kind = owner.rpartition("/")[2]
     return "uid" if kind == "gid" else kind
 
 
 def allot(wanted: Iterable[Wanted], held: Mapping[str, int]) -> Numbers:
-    """A number for each. The order of ``wanted`` does not matter.
+    """Allocate a number for each request. The order of ``wanted`` does not matter.
 
-    ``held``: owner → number from the lock file. Nothing that a user can write raises: see ``problems``.
+    ``held``: owner → number from the lock file. User errors are not raised: see ``problems``.
     """
     by_owner = {one.owner: one for one in sorted(wanted, key=lambda one: lineage(one.owner))}
     allotter = _Allotter(by_owner, held)
@@ -83,7 +84,7 @@ class _Allotter:
     wanted: Mapping[str, Wanted]
     held: Mapping[str, int]
     owners: defaultdict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
-    """Kind → number → who has it."""
+    """Kind → number → its owner."""
     problems: list[Problem] = field(default_factory=list)
 
     def allot(self) -> dict[str, int]:
@@ -102,7 +103,8 @@ class _Allotter:
         other = self.owners[kind_of(owner)].setdefault(number, owner)
         if other == owner:
             return
-        # The other came first: it is stated, or both are held, and such a lock file is refused when read.
+        # The earlier owner stated its number, or both are held by the lock, and such a lock file is refused
+        # by ``parse``.
         if owner not in self.wanted:
             message = f"{owner}, gone from the spec but held by the lock file, has {number} already"
             self._wrong("NUM001", other, message, RELEASE)
@@ -122,7 +124,7 @@ class _Allotter:
             self._wrong("NUM003", one.owner, message, f"go back to {held}, or, {RELEASE}")
 
     def _fill(self, found: dict[str, int]) -> None:
-        # One walk through each range, however many ask: what lies behind is taken.
+        # Each range is iterated once for all requests, as numbers before the current position are taken.
         walks: dict[tuple[str, Ranges], Iterator[int]] = {}
         for owner, one in self.wanted.items():
             if owner in found:

@@ -1,8 +1,8 @@
-"""IPv4 blocks as plain numbers, and the free space of one of them.
+"""IPv4 blocks as plain numbers, and the free space of a block.
 
-A block is a pair ``(start, prefix)``: its first address as an integer and its prefix length. Two blocks
-are either disjoint or one holds the other, which is what makes a buddy list exact: what is free is always
-a handful of whole blocks.
+A block is a pair ``(start, prefix)``: its first address as an integer and its prefix length. Two blocks are
+either disjoint or one contains the other, so the free space is always a small set of whole blocks (a buddy
+allocator).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def block_of(network: IPv4Network) -> Block:
 
 
 def network_of(block: Block) -> IPv4Network:
-    """The same block as Python writes it."""
+    """The same block as an ``IPv4Network``."""
     return IPv4Network(block)
 
 
 def size(prefix: int) -> int:
-    """Addresses in a block of this prefix length, all of them counted."""
+    """The number of addresses in a block of this prefix length, including network and broadcast address."""
     return 1 << (32 - prefix)
 
 
@@ -44,9 +44,9 @@ def in_words(prefix: int) -> str:
 
 
 class FreeSpace:
-    """What is free in one block: a set of whole blocks for each prefix length, no two of them mergeable.
+    """The free space of one block: a set of whole blocks per prefix length, none of which can be merged.
 
-    Taking costs O(32) whatever the number of blocks; nothing is ever given back.
+    Taking a block is O(32), whatever the number of blocks; blocks are never released.
     """
 
     __slots__ = ("_free", "_order", "_prefix")
@@ -54,7 +54,7 @@ class FreeSpace:
     def __init__(self, block: Block) -> None:
         start, self._prefix = block
         self._free: list[set[int]] = [set() for _ in range(33)]
-        # The same starts as heaps, lowest first; one that is no longer in its set is skipped when met.
+        # The same starts as heaps, lowest first. A start that is no longer in its set is skipped when popped.
         self._order: list[list[int]] = [[] for _ in range(33)]
         self._add(start, self._prefix)
 
@@ -63,7 +63,7 @@ class FreeSpace:
         heappush(self._order[prefix], start)
 
     def take(self, block: Block) -> None:
-        """Take one given block. If it is not free as a whole, nothing happens."""
+        """Mark a block as used. Does nothing unless all of it is free."""
         start, prefix = block
         for outer in range(prefix, self._prefix - 1, -1):
             base = start >> (32 - outer) << (32 - outer)
@@ -73,7 +73,7 @@ class FreeSpace:
                 return
 
     def _split(self, base: int, outer: int, block: Block) -> None:
-        """Give back all of a free block but ``block``, in halves."""
+        """Add all of ``outer`` except ``block`` to the free space, by halving."""
         start, prefix = block
         for half in range(outer + 1, prefix + 1):
             upper = base + size(half)
@@ -86,7 +86,7 @@ class FreeSpace:
     def allocate(self, prefix: int, avoid: Sequence[Block] = ()) -> Block | None:
         """The lowest block in the smallest free block that is large enough; ``None`` if there is none.
 
-        Best fit keeps large blocks whole. ``avoid``: the block will share no address with any of these.
+        Best fit keeps large blocks free. ``avoid``: ranges that the block must not overlap.
         """
         if avoid:
             found = next(self._clear(prefix, avoid), None)
@@ -104,13 +104,13 @@ class FreeSpace:
         return None
 
     def _clear(self, prefix: int, avoid: Sequence[Block]) -> Iterator[Block]:
-        """Blocks of this size that avoid all of ``avoid``, best fit first."""
+        """Yield blocks of this size that overlap none of ``avoid``, best fit first."""
         for outer in range(prefix, self._prefix - 1, -1):
             for start in sorted(self._free[outer]):
                 yield from _parts((start, outer), prefix, avoid)
 
     def count(self) -> int:
-        """Free addresses."""
+        """The number of free addresses."""
         return sum(len(starts) * size(prefix) for prefix, starts in enumerate(self._free))
 
     def largest(self) -> int | None:
@@ -119,7 +119,8 @@ class FreeSpace:
 
 
 def _parts(block: Block, prefix: int, avoid: Sequence[Block]) -> Iterator[Block]:
-    """Parts of ``block`` that avoid all of ``avoid``: the first of each free stretch, lowest first."""
+    """Yield parts of ``block`` of this size that overlap none of ``avoid``: the first of each free stretch,
+    lowest first."""
     start, outer = block
     if any(holds(other, block) for other in avoid):
         return

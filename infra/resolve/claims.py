@@ -1,4 +1,4 @@
-"""Requests for addresses, and all the ways in which they can fail."""
+"""Requests for addresses, and the errors of the address plan."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from typing import TypeAlias
 from infra.resolve.blocks import in_words, size
 
 Reserved: TypeAlias = tuple[IPv4Network, str]
-"""A range that nobody gets, and why."""
+"""A range that is never allocated, and the reason."""
 
 ANYWHERE = ""
-"""``Request.within`` of a stated block that may lie outside every root (a LAN that was there before us)."""
+"""``Request.within`` of a stated block that may lie outside of every root, such as an existing LAN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A range that blocks are taken from: the supernet, the links' 169.254.0.0/16."""
+    """A range that blocks are allocated from: the supernet, or 169.254.0.0/16 for tunnels."""
 
     name: str
     block: IPv4Network
     reserved: tuple[Reserved, ...] = ()
-    """Parts of it that are never given out and may not be stated."""
+    """Parts of it that are never allocated and must not be stated."""
     path: str = ""
-    """Where the spec says it, for messages."""
+    """The path in the spec, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One block that is wanted.
+    """A request for one block.
 
-    ``owner`` is its key, in the lock file too: ``sites/us-west-2/subnets/private/us-west-2a``. A request
-    within another has that one's key and a slash before its own.
+    ``owner`` is its key, in the lock file too: ``sites/us-west-2/subnets/private/us-west-2a``. The key of a
+    request within another starts with that one's key and a slash.
     """
 
     owner: str
     within: str
     """The parent's owner key, a root's name, or ``ANYWHERE``."""
     prefix: int | None = None
-    """The size to allocate, where no block is stated."""
+    """The prefix length to allocate; None if a block is stated."""
     block: IPv4Network | None = None
-    """The block, where the user states it."""
+    """The block stated by the user, or None."""
     path: str = ""
-    """Where the spec says it, for messages."""
+    """The path in the spec, for messages."""
     avoid: tuple[Reserved, ...] = ()
-    """Ranges that this one may not touch when it is allocated or stated: home routers, for laptops."""
+    """Ranges that this block must not overlap: common home networks, for laptops."""
     keep: bool = True
-    """Whether it belongs in the lock file. Not so for a stated block that is not ours to keep: a LAN."""
+    """Whether the block is recorded in the lock file. False for a stated block that Causeway does not
+    manage: a LAN."""
 
 
 class Source(StrEnum):
@@ -60,7 +61,7 @@ class Source(StrEnum):
     LOCK = "lock"
     """Held by the lock file."""
     NEW = "new"
-    """Allocated just now."""
+    """Allocated in this run."""
     RETIRED = "retired"
     """Held by the lock file for an owner that is no longer in the spec."""
     ROOT = "root"
@@ -69,10 +70,10 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A block, and who claims it."""
+    """A block and its owner."""
 
     owner: str
-    """The owner's key, or why the range is reserved."""
+    """The owner's key, or the reason why the range is reserved."""
     block: IPv4Network
     source: Source
     path: str = ""
@@ -92,7 +93,7 @@ RELEASE = "if nothing of it is live any more, take its lines out of the lock fil
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Two claims on the same addresses. ``a`` is the one to fix."""
+    """Two claims that overlap. ``a`` is the one to fix."""
 
     a: Claim
     b: Claim
@@ -115,7 +116,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A block that does not lie in its parent's."""
+    """A block that does not lie within its parent's."""
 
     claim: Claim
     parent: Claim
@@ -143,22 +144,22 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class DoesNotFit:
-    """No room for a block in its parent."""
+    """A block for which its parent has no space."""
 
     owner: str
     path: str
     prefix: int
     parent: Claim
     largest: int | None
-    """Prefix length of the largest block that was free at its turn; ``None`` when nothing was."""
+    """Prefix length of the largest free block at the time of the allocation; ``None`` if nothing was free."""
     releasable: tuple[Claim, ...] = ()
-    """Retired blocks in the way: without them it would fit."""
+    """Retired blocks that use the space: if they are released, the block fits."""
 
     @property
     def missing(self) -> int:
-        """By how many addresses the largest free block is too small.
+        """How many addresses the largest free block lacks.
 
-        0 where one is large enough but lies in a range that the request avoids.
+        0 if a block is large enough but overlaps a range that the request avoids.
         """
         return max(0, size(self.prefix) - (0 if self.largest is None else size(self.largest)))
 
@@ -185,7 +186,7 @@ class DoesNotFit:
 
 @dataclass(frozen=True, slots=True)
 class HeldMismatch:
-    """The spec now wants another block, or another size, than the lock file holds."""
+    """The spec states another block or size than the lock file holds."""
 
     owner: str
     path: str
@@ -214,12 +215,12 @@ Failure: TypeAlias = Overlap | Outside | DoesNotFit | HeldMismatch
 
 
 def lineage(owner: str) -> tuple[str, ...]:
-    """The key by its parts: sorts a parent right before what it holds."""
+    """The parts of a key, as a sort key: a parent sorts directly before its children."""
     return tuple(owner.split("/"))
 
 
 def above(owner: str) -> Iterator[str]:
-    """The keys that this one lies under, nearest first: ``a/b/c`` → ``a/b``, ``a``."""
+    """Yield the parents' keys, nearest first: ``a/b/c`` → ``a/b``, ``a``."""
     while "/" in owner:
         owner = owner.rpartition("/")[0]
         yield owner

@@ -1,4 +1,4 @@
-"""The second verb: Spec + lock → Cluster. Every decision is made here, once."""
+"""Spec + lock → Cluster: makes every decision, once."""
 
 from __future__ import annotations
 
@@ -64,14 +64,15 @@ _ORIGINS: Final[Mapping[Source, Literal["stated", "kept"]]] = {
     Source.LOCK: "kept",
     Source.NEW: "kept",
 }
-"""What is new is kept from now on: the first cluster of a spec is the same as the second."""
+"""A new block counts as kept: it is in the lock from now on, so that the next run resolves to the same
+cluster."""
 
 
 def resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
-    """What a sound spec means, and what its lock must hold from now on.
+    """Resolve a valid spec to a cluster, and return the new contents of its lock.
 
-    ``environment`` is the spec file's name without its ending. Raises ``SpecError`` with every block
-    that does not fit and every number that can't be had.
+    ``environment`` is the spec file's name without its extension. Raises ``SpecError`` with every block that
+    does not fit and every number that cannot be allocated.
     """
     with paused():
         return _resolve(spec, lock, environment)
@@ -170,7 +171,7 @@ def _resolve(spec: Spec, lock: Lock, environment: str) -> tuple[Cluster, Lock]:
 
 
 def _plans(spec: Spec, lock: Lock) -> tuple[Plan, Numbers]:
-    """Addresses and numbers, or all that is wrong with both."""
+    """The plans of addresses and numbers. Raises ``SpecError`` with the problems of both."""
     numbers = plan_numbers(spec, lock)
     try:
         plan = plan_addresses(spec, lock)
@@ -217,10 +218,10 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int], regions: tuple[
 
 
 def _private(supernet: IPv4Network, blocks: dict[str, IPv4Network]) -> tuple[IPv4Network, ...]:
-    """The supernet, which is the cluster's alone, and what the cluster has outside of it.
+    """The supernet, which is used by this cluster only, and the cluster's blocks outside of it.
 
-    Not block by block: a new region would change every security group of every other one, and thirty regions
-    would pass the quota of rules. Tunnels' own addresses stay inside the tunnels.
+    Not each block: a new region would then change the security groups of all others, and thirty regions
+    would exceed the quota of rules. Blocks inside tunnels are left out, as they are used only there.
     """
     tops = (
         block for owner, block in blocks.items() if owner.count("/") == 1 and not owner.startswith("links/")

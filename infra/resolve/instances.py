@@ -1,4 +1,4 @@
-"""Machines in the cloud with a name of their own: masters, SSH nodes, VPN end points."""
+"""Named EC2 instances: masters, SSH nodes, access gateways."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from infra.schema import Spec
 from infra.schema.defaults import MASTER, control_image, hosts, vpn_host, vpn_sites
 
 API_PORT = 6443
-"""The Kubernetes API's own port."""
+"""The port of the Kubernetes API."""
 
 
 class Foundry:
-    """Makes instances that differ in little: what all have in common is said once."""
+    """Makes instances; holds what all of them have in common."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Foundry:
         public: bool = False,
         ssh_from: tuple[IPv4Network, ...] = (),
     ) -> Instance:
-        """One machine; ``index`` (from 0) spreads new machines of a kind over the region's zones."""
+        """One instance; ``index`` (from 0) spreads new instances of a role over the region's zones."""
         region, image = self.regions[site], self.images[image_name]
         spread = region.zones[index % len(region.zones)]
         zone = self.zones.zone(instance_owner(site, hostname), region.zones, spread)
@@ -106,7 +106,7 @@ def _control_image(spec: Spec) -> str:
 
 
 def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> ControlPlane:
-    """The masters, over the primary region's zones."""
+    """The masters, spread over the zones of the primary region."""
     wanted = spec.kubernetes.control_plane
     masters = tuple(
         foundry.instance(
@@ -130,7 +130,7 @@ def resolve_control_plane(spec: Spec, foundry: Foundry, primary: str) -> Control
 
 
 def resolve_ssh_nodes(spec: Spec, foundry: Foundry, primary: str) -> tuple[Instance, ...]:
-    """Machines to log in to."""
+    """The hosts that users log in to by SSH."""
     return tuple(
         foundry.instance(
             node.site or primary,
@@ -149,7 +149,7 @@ def resolve_ssh_nodes(spec: Spec, foundry: Foundry, primary: str) -> tuple[Insta
 
 
 def resolve_access_gateways(spec: Spec, foundry: Foundry, primary: str) -> tuple[Instance, ...]:
-    """VPN servers in regions, each with an elastic address."""
+    """VPN servers in regions, each with an Elastic IP address."""
     vpn = spec.access.vpn
     return tuple(
         foundry.instance(

@@ -1,4 +1,4 @@
-"""The Kubernetes cluster's settings, with classes of work and the issuers by which AWS takes its tokens."""
+"""The Kubernetes cluster's settings, its priority classes, and the OIDC issuers that AWS trusts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _NEWEST_FIRST: Final[tuple[GpuClass, ...]] = ("new", "standard", "old")
 
 
 def priority_classes(spec: Spec) -> tuple[PriorityClass, ...]:
-    """The spec's classes, or ours where it names none; the lowest first."""
+    """The spec's priority classes, or the default ones if it has none; the lowest first."""
     classes = spec.kubernetes.priority_classes or PRIORITY_CLASSES
     in_order = sorted(classes.items(), key=lambda entry: (entry[1].value, entry[0]))
     default = next((name for name, each in in_order if each.value == 0), None)
@@ -97,7 +97,7 @@ def _gpus(each: written.PriorityClass) -> tuple[GpuClass, ...]:
 
 
 def resolve_web_identity(spec: Spec, environment: str, primary: Region, access: Access) -> WebIdentity:
-    """In the primary region."""
+    """The web identity (OIDC) setup; its bucket is in the primary region."""
     bucket = spec.kubernetes.issuer_bucket or bucket_name(
         environment, "oidc", spec.name, spec.domain, spec.aws.account or "", "oidc"
     )
@@ -115,7 +115,7 @@ def resolve_web_identity(spec: Spec, environment: str, primary: Region, access: 
 
 def _issuer(served_by: Server, bucket: str, region: str) -> Issuer:
     if served_by == "cloudfront":
-        # Its domain is AWS's choice.
+        # The domain name is assigned by AWS.
         return Issuer(served_by, "cloudfront/", None)
     known = catalogue.find(region)
     china = known is not None and known.partition == "aws-cn"

@@ -1,8 +1,8 @@
-"""The lock file: what must not move. Pure text in, text out.
+"""The lock file: decisions that must not change between runs. Functions from text to text, without I/O.
 
-One line a block, a number, a region, a zone and an image, sorted by owner, so that a review shows what was
-added and a merge of two branches that added different sites goes through. That such a merge may have given
-one block or number away twice is found here, by ``parse``.
+One line per block, number, region, zone and image, sorted by owner, so that a review shows what was added,
+and branches that add different sites merge without conflicts. If both branches allocated the same block or
+number, ``parse`` reports it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from infra.resolve.claims import Claim, Source, above, lineage
 from infra.resolve.overlaps import survey
 
 VERSION = 1
-"""The version of the lock file's form."""
+"""The version of the lock file's format."""
 
 HEADER = """\
 # What must not move in this environment: address blocks, AS numbers, ids of users and groups, AWS regions,
@@ -45,7 +45,7 @@ _CONFLICT = re.compile(r"(<{7}|\|{7}|={7}|>{7})( |$)")
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What must not move. An environment's first is ``Lock()``."""
+    """The decisions held by a lock file. The first lock of an environment is ``Lock()``."""
 
     version: int = VERSION
     blocks: Mapping[str, IPv4Network] = field(default_factory=dict)
@@ -53,18 +53,18 @@ class Lock:
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Owner → number: ``sites/us-west-2/asn``, ``access/users/ada/uid``, ``access/groups/staff/gid``."""
     regions: Mapping[str, str] = field(default_factory=dict)
-    """AWS site → AWS region: what Terraform's provider for the site is configured with. A site that left the
-    spec stays here until nothing of it is in Terraform's state."""
+    """AWS site → AWS region: the region of Terraform's provider for the site. A site that left the spec
+    stays here until Terraform's state has no resources of it."""
     zones: Mapping[str, str] = field(default_factory=dict)
     """Owner → availability zone: ``sites/us-west-2/nat``, ``sites/us-west-2/instances/master-1``."""
     images: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Image → AWS region → AMI id."""
     pools: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The first name of a pool that was renamed → its names since."""
+    """The original name of a pool that was renamed → its later names."""
 
 
 def dump(lock: Lock) -> str:
-    """The lock as a file: YAML, always the same text for the same lock."""
+    """The lock as YAML; the text is the same for equal locks."""
     lines = [f"version: {lock.version}"]
     if lock.blocks:
         lines.append("blocks:")
@@ -91,7 +91,7 @@ def dump(lock: Lock) -> str:
 
 
 def release(lock: Lock, owner: str) -> Lock:
-    """The lock without an owner's block, numbers and zone, and all that lies under it."""
+    """The lock without the blocks, numbers and zones of an owner and of all keys below it."""
 
     def stays(key: str) -> bool:
         return not f"{key}/".startswith(f"{owner}/")
@@ -105,7 +105,8 @@ def release(lock: Lock, owner: str) -> Lock:
 
 
 def without_regions(lock: Lock, sites: Iterable[str]) -> Lock:
-    """The lock once nothing of these sites exists any more: their blocks and numbers stay theirs."""
+    """The lock after all resources of these sites are destroyed, without their regions. Their blocks and
+    numbers are kept."""
     gone = frozenset(sites)
     return replace(
         lock,
@@ -115,11 +116,11 @@ def without_regions(lock: Lock, sites: Iterable[str]) -> Lock:
 
 
 def parse(text: str, file: str) -> Lock:
-    """The lock of a file; ``file`` is the name that messages carry. An empty text is an empty lock.
+    """Parse a lock file; ``file`` is the name used in messages. An empty text is an empty lock.
 
-    Raises ``SpecError`` with everything that is wrong, each with its line: LOCK001 not a lock file at all
-    (also: a merge left its conflict marks), LOCK002 unknown key, LOCK003 bad value, LOCK004 an unknown
-    version, LOCK005 a key written twice, LOCK006 two owners of one address or number.
+    Raises ``SpecError`` with all problems, each with its line: LOCK001 not a lock file (also: merge conflict
+    markers), LOCK002 unknown key, LOCK003 bad value, LOCK004 unknown version, LOCK005 duplicate key, LOCK006
+    two owners of one address or number.
     """
     reader = _Reader(file)
     lock = reader.lock(text)
@@ -175,7 +176,8 @@ class _Reader:
     def entries(
         self, node: yaml.Node, path: Path, sound: Callable[[str], str | None]
     ) -> Iterator[tuple[str, yaml.Node, int]]:
-        """Key, value and line of a mapping; ``sound`` says what is wrong with a key."""
+        """Yield key, value and line of each entry of a mapping; ``sound`` returns a hint for an unknown key,
+        or None."""
         if isinstance(node, yaml.ScalarNode) and node.value == "":
             return
         if not isinstance(node, yaml.MappingNode):

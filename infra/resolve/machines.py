@@ -1,4 +1,4 @@
-"""What machines have in common; in the cloud: images, node pools and their groups."""
+"""Settings common to all machines; in the cloud: images, node pools and their Auto Scaling groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from infra.schema.defaults import offering_zones, partition_of, rebalances
 
 ROOT_DEVICE: Final = "/dev/sda1"
 _SCRATCH_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
-"""EC2 User Guide, "Device names for volumes": f to p are for EBS volumes."""
+"""EC2 User Guide, "Device names for volumes": the letters f to p are recommended for EBS volumes."""
 
 _BUILD_TYPES: Final = {
     ("x86_64", False): "m6i.xlarge",
@@ -32,7 +32,7 @@ _BUILD_TYPES: Final = {
 
 
 def resolve_machines(spec: Spec) -> made.Machines:
-    """What is the same on every machine."""
+    """Settings that are the same on every machine."""
     wanted = spec.machines
     return made.Machines(
         wanted.time_servers,
@@ -43,7 +43,7 @@ def resolve_machines(spec: Spec) -> made.Machines:
 
 
 def resolve_images(spec: Spec, lock: Lock) -> tuple[made.Image, ...]:
-    """Every image, by name, with the AMIs that are known."""
+    """Every image, sorted by name, with its known AMI ids."""
     return tuple(_image(spec, lock, name, image) for name, image in sorted(spec.images.items()))
 
 
@@ -95,9 +95,9 @@ def resolve_pools(
     facts: Mapping[str, object],
     born: Mapping[str, str],
 ) -> tuple[made.NodePool, ...]:
-    """Every pool, by name, its groups in overflow order.
+    """Every pool, sorted by name; its groups in overflow order.
 
-    ``facts`` are what every machine's cloud-init receives; ``born`` as in ``infra.resolve.pool_names``.
+    ``facts`` are passed to the cloud-init of every machine; ``born`` as in ``infra.resolve.pool_names``.
     """
     by_name = {image.name: image for image in images}
     return tuple(
@@ -193,7 +193,7 @@ def _pool(
 
 
 def gpus_of(kind: instances.InstanceType, image: made.Image) -> Gpus | None:
-    """An instance type's GPUs, as the image's driver runs them; None without either."""
+    """The GPUs of an instance type with the driver of the image; None if either has none."""
     if kind.gpus is None or image.gpu is None:
         return None
     model = gpus.find(kind.gpus.model)
@@ -222,7 +222,7 @@ class _Common:
     cluster: str
     name: str
     born: str
-    """The pool's first name."""
+    """The name under which the pool was created."""
     pool: written.Pool
     image: made.Image
     facts: Mapping[str, object]
@@ -286,16 +286,16 @@ def _priced(each: written.WeightedType, region: str) -> made.PricedType:
 
 
 def _least(types: list[instances.InstanceType]) -> tuple[int, int]:
-    """vCPUs and MiB of memory that every type has."""
+    """The vCPUs and MiB of memory that every type has at least."""
     return min(kind.vcpus for kind in types), min(kind.memory_mib for kind in types)
 
 
 def _adapters(pool: written.Pool, types: list[instances.InstanceType]) -> int:
-    """How many adapters a machine of the pool gets: as many as each of its types takes."""
+    """How many EFA interfaces a machine of the pool gets: the lowest maximum of its types; 0 without EFA."""
     return min(kind.efa_interfaces for kind in types) if pool.efa else 0
 
 
 def _offered(types: list[instances.InstanceType], node_gpus: Gpus | None) -> int:
-    """How many GPUs, slices or instances of GPUs a node of any of the types offers."""
+    """How many GPUs, time slices or MIG instances a node of any of the types offers at least."""
     each = node_gpus.offered // node_gpus.count if node_gpus is not None else 1
     return min(kind.gpus.count if kind.gpus else 0 for kind in types) * each

@@ -1,7 +1,7 @@
 """Chooses the source of each path at each site: one mount per path, from the nearest source.
 
-Paths are the same everywhere; their source depends on distance. A site's own NFS server comes first, then EFS
-of the region, then the NFS server of another site over a tunnel, and last a bucket.
+Paths are the same everywhere; their source depends on distance. A site's own NFS server comes first, then
+EFS of the region, then the NFS server of another site over a tunnel, and last an S3 bucket.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from infra.model.tunnels import SiteGateway
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Which places have a line to each other."""
+    """Which sites are connected to each other."""
 
     links: tuple[Link, ...]
     gateways: tuple[SiteGateway, ...]
     vpcs: Mapping[str, IPv4Network]
 
     def reach(self, site: str) -> frozenset[str]:
-        """The regions that a physical site's VPN connections lead to, and the sites that it has a tunnel to:
-        tunnels between sites carry nothing on to a third place."""
+        """The regions that a physical site has VPN connections to, and the sites that it has a tunnel to.
+        Tunnels between sites do not forward to a third site."""
         reached = {block for link in self.links if link.site == site for block in link.aws_blocks}
         regions = {name for name, vpc in self.vpcs.items() if vpc in reached}
         sites = {
@@ -43,10 +43,11 @@ class Joined:
 def with_mounts(
     storage: Storage, regions: tuple[Region, ...], sites: tuple[PhysicalSite, ...], joined: Joined
 ) -> Storage:
-    """The same storage with every site's mounts, and each export's clients: the places that mount it.
+    """The same storage with every site's mounts, and with the clients of each export: the sites that mount
+    it.
 
-    An export has a class of volumes where the masters' region reaches it, which is then a client too: the
-    driver makes volumes there.
+    An export has a StorageClass if the masters' region can reach it. That region is then a client too, as
+    the CSI driver creates volumes there.
     """
     aws = {region.name: region for region in regions}
     blocks = {**{site.name: site.lan for site in sites}, **{name: each.vpc for name, each in aws.items()}}
@@ -80,7 +81,7 @@ def _nearest(
 def _sources(
     storage: Storage, site: str, aws: dict[str, Region], reach: dict[str, frozenset[str]]
 ) -> Iterator[Mount]:
-    """What a site could mount, the nearest first; of two equally far, the first by name."""
+    """Yield what a site could mount, the nearest first; of two at the same distance, the first by name."""
     yield from (_nfs(export) for export in storage.nfs if export.site == site)
     yield from (_efs(system, aws[site]) for system in storage.efs if system.site == site)
     yield from (_nfs(export) for export in storage.nfs if site in reach[export.site])
@@ -94,7 +95,7 @@ def _nfs(export: NfsExport) -> NfsMount:
 
 
 def _efs(system: FileSystem, region: Region) -> EfsMount:
-    # An only access point is the way in. Among several, a machine can't know whose it is to use.
+    # A single access point is used. With several, a machine cannot know which one to use.
     points = system.access_points
     return EfsMount(system.path, system.name, region.region, points[0].name if len(points) == 1 else None)
 

@@ -1,4 +1,4 @@
-"""Spec + lock → the AS number of each site, the id of each user and group."""
+"""Spec + lock → the AS number of each site and the id of each user and group."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _PRIVATE_32_BIT: Final = range(4200000000, 4294967295)
 """RFC 6996: the last one, 4294967295, is reserved."""
 
 REGION_ASNS: Final[Ranges] = (range(64512, 65535), _PRIVATE_32_BIT)
-"""RFC 6996's private AS numbers, those of 16 bits first; 64512 is AWS's own default for a gateway."""
+"""RFC 6996's private AS numbers, those of 16 bits first; 64512 is AWS's default for a gateway."""
 SITE_ASNS: Final[Ranges] = (range(65000, 65535), _PRIVATE_32_BIT)
 UIDS: Final[Ranges] = (range(10000, 60000),)
-"""Above what useradd(8) gives out by itself for a long time, below 60000 (Debian Policy, 9.2.2)."""
+"""Above the ids that useradd(8) allocates first, and below 60000 (Debian Policy, 9.2.2)."""
 GIDS: Final[Ranges] = (range(5000, 60000),)
 
 
 def plan_numbers(spec: Spec, lock: Lock) -> Numbers:
-    """The numbers of a whole spec. Those in the lock stay; the others are allocated.
+    """The numbers of a whole spec. Numbers in the lock are kept; the others are allocated.
 
-    What can't be had is in ``problems``; their positions are filled in by the caller, who knows the file.
+    Numbers that cannot be allocated are in ``problems``. The caller adds positions, as it knows the file.
     """
     return allot(_wanted(spec), lock.numbers)
 
@@ -51,7 +51,8 @@ def _wanted(spec: Spec) -> Iterator[Wanted]:
             yield Wanted(asn_key(name), REGION_ASNS, site.asn, dotted(("sites", name, "asn")))
         elif site.gateway is not None:
             path = dotted(("sites", name, "gateway", "asn"))
-            # A customer gateway may be replaced by one with another number: so says the field's policy.
+            # The number of a customer gateway may change: the gateway is replaced (the immutability policy of
+            # the field).
             yield Wanted(asn_key(name), SITE_ASNS, site.gateway.asn, path, keep=False)
     for name, group in spec.access.groups.items():
         yield Wanted(gid_key(name), GIDS, group.gid, dotted(("access", "groups", name, "gid")))

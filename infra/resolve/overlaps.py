@@ -1,7 +1,7 @@
-"""Checks all settled claims in one sweep: which overlap, and which take space from which parent.
+"""Checks all settled claims in one pass: which overlap, and which take space from which parent.
 
-Two blocks are disjoint or one holds the other, so blocks sorted by first address, larger first, form a
-forest, and a stack holds the way down to the current one. O(n log n).
+Two blocks are disjoint or one contains the other, so blocks sorted by first address, larger first, form a
+forest, and a stack holds the path to the current one. O(n log n).
 """
 
 from __future__ import annotations
@@ -15,43 +15,44 @@ from infra.resolve.blocks import Block, block_of, holds
 from infra.resolve.claims import Claim, Overlap, Source, lineage
 
 Ancestors: TypeAlias = Callable[[Claim], tuple[str, ...]]
-"""The owners that a claim is within, nearest first, and its root. It may lie in these and in any root."""
+"""The owners that contain a claim, nearest first, then its root. A claim may lie in these and in any root."""
 
 _OUTERMOST_FIRST = {Source.ROOT: 0, Source.RESERVED: 1, Source.SPEC: 2, Source.LOCK: 2, Source.RETIRED: 3}
 _TO_BLAME_FIRST = {Source.SPEC: 0, Source.LOCK: 1, Source.ROOT: 2, Source.RETIRED: 3, Source.RESERVED: 4}
 _NOT_IN_USE = frozenset({Source.RESERVED, Source.RETIRED, Source.ROOT})
-"""Two such claims may clash without harm to anyone, save two roots."""
+"""Claims that may overlap each other, except two roots."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What the sweep found."""
+    """The result of the pass."""
 
     overlaps: list[Overlap] = field(default_factory=list)
-    """Each clash once; one that only follows from a clash of their parents is left out."""
+    """Each overlap once, without those that only follow from an overlap of their parents."""
     inside: defaultdict[str, list[Claim]] = field(default_factory=lambda: defaultdict(list))
-    """Parent (owner or root) → the claims that take room from it, by address, larger first."""
+    """Parent (owner or root) → the claims that take space from it, by address, larger first."""
 
 
 @dataclass(slots=True)
 class _Level:
-    """One block on the way down, and all who claim just this block."""
+    """One block on the path, and all claims with exactly this block."""
 
     block: Block
     claims: dict[str, Claim] = field(default_factory=dict)
     root: str | None = None
     innermost: Claim | None = None
-    """The last of those that lie rightly one in the other: the next must lie in this one."""
+    """The last claim in the chain of valid nesting: the next claim must lie in this one."""
 
     def clash(self, claim: Claim, ancestors: tuple[str, ...]) -> Claim | None:
-        """Who may not share these addresses with the claim."""
+        """The claim that must not share these addresses with ``claim``, or None."""
         inner = self.innermost
         if inner is None or inner.owner in ancestors or (inner.owner == self.root and not _is_root(claim)):
             return None
         return inner
 
     def parent(self, claim: Claim, ancestors: tuple[str, ...]) -> str | None:
-        """Who of these may hold the claim, nearest first."""
+        """Which of the claims with this block is the parent of ``claim``: the nearest, or the root; None for
+        a root."""
         if _is_root(claim):
             return None
         return next((name for name in ancestors if name in self.claims), self.root)
@@ -73,7 +74,7 @@ def survey(claims: Iterable[Claim], ancestors: Ancestors) -> Survey:
     found = Survey()
     clashes: list[tuple[Claim, Claim]] = []
     way: list[_Level] = []
-    # Sorted as numbers: comparing networks would cost more than all the rest.
+    # Sorted as integers: comparing networks would take longer than the rest of the pass.
     entries = sorted(
         (
             (*block_of(claim.block), _OUTERMOST_FIRST[claim.source], lineage(claim.owner), claim)
@@ -105,7 +106,7 @@ def _to_report(clashes: list[tuple[Claim, Claim]], ancestors: Ancestors) -> list
             return True
         if a.source in _NOT_IN_USE and b.source in _NOT_IN_USE:
             return False
-        # A child larger than its parent is outside of it; that has a message of its own.
+        # A child larger than its parent is outside of it, which has its own error.
         return a.owner not in ancestors(b) and b.owner not in ancestors(a)
 
     matters = [(a, b) for a, b in clashes if matter(a, b)]

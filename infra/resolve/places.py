@@ -1,4 +1,4 @@
-"""Regions, physical sites and the lines between them."""
+"""Regions, physical sites and the connections between them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
 
 
 _PREFIX: Final = NAMES["iam-role"].characters - len("-flow-logs")
-"""Characters of a region's part of names: the longest that AWS limits is that of the flow logs' role."""
+"""The maximum length of a region's name prefix: AWS limits the name of the flow logs' role, the longest
+one."""
 
 
 def resolve_regions(
@@ -60,7 +61,7 @@ def resolve_regions(
     kept: Zones,
     environment: str,
 ) -> tuple[Region, ...]:
-    """Every region, in overflow order; its zones by name, whatever the order in the spec."""
+    """Every region, in overflow order; its zones sorted by name, whatever their order in the spec."""
     found = []
     for order, name in enumerate(region_order(spec)):
         site = spec.sites[name]
@@ -101,7 +102,7 @@ def resolve_regions(
 
 
 def resolve_retired(spec: Spec, regions: Mapping[str, str]) -> tuple[RetiredRegion, ...]:
-    """AWS sites that the lock file holds and the spec no longer has, by name."""
+    """AWS sites that are in the lock file and no longer in the spec, by name."""
     return tuple(
         RetiredRegion(name, identifier(name), region)
         for name, region in sorted(regions.items())
@@ -110,8 +111,8 @@ def resolve_retired(spec: Spec, regions: Mapping[str, str]) -> tuple[RetiredRegi
 
 
 def moved_regions(regions: Iterable[Region], held: Mapping[str, str]) -> list[Problem]:
-    """A LOCK007 for each site that is in another AWS region than the lock file holds: Terraform would look
-    for its resources in the new one, find none, and forget those in the old one."""
+    """A LOCK007 for each site whose AWS region differs from the lock file: Terraform would look for its
+    resources in the new region, find none, and drop those in the old region from the state."""
     return [
         Problem(
             "LOCK007",
@@ -186,7 +187,7 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
 
 
 def _gateway_node(site: written.PhysicalSite) -> str | None:
-    """The host name of the machine that is the site's gateway; None where there is none."""
+    """The host name of the machine that is the site's gateway; None if there is none."""
     if site.gateway is None:
         return None
     role = written.NodeRole.SITE_GATEWAY
@@ -208,7 +209,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
     default = written.NodeRole.GPU_WORKER if node_gpus else written.NodeRole.WORKER
     labels = {
         **spec.kubernetes.labels,
-        # A rack is what fails together: a switch, a fuse.
+        # The rack is the failure domain: its machines share a switch and a fuse.
         **place_labels(name, name, (node.rack or name,)),
         **({f"{OURS}/rack": node.rack} if node.rack else {}),
         CAPACITY: "physical",
@@ -233,7 +234,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         labels=dict(sorted(labels.items())),
         ubuntu=node.ubuntu or site.ubuntu,
         router=router,
-        # A resolver that others use does not use itself.
+        # The site's resolver must not use itself as a resolver.
         resolvers=tuple(each for each in site.resolvers if each != node.address) or (router,),
         taints=(
             *role_taints(roles),
@@ -250,7 +251,8 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
 
 
 def _router(site: written.PhysicalSite, host: str) -> IPv4Address:
-    """A node's way out of the LAN: as stated, else the gateway's node, else where routers mostly are."""
+    """A node's default gateway: as stated, else the site gateway's node, else the first address of the
+    LAN."""
     first = site.cidr[1] if site.cidr.prefixlen < 31 else site.cidr[0]
     if site.router is not None:
         return site.router
@@ -308,7 +310,7 @@ def resolve_links(
                         routing=_routing(spec, site.gateway),
                         site_blocks=(site.cidr,),
                         aws_blocks=reach[name][aws_site],
-                        # AWS can't begin a conversation with a gateway that hides behind NAT.
+                        # AWS cannot initiate a connection to a gateway behind NAT.
                         startup_action="add" if site.gateway.behind_nat else "start",
                         tunnels=(_tunnel(link, 1, blocks), _tunnel(link, 2, blocks)),
                         tags=thing_tags(aws_site, "vpn", peer=name),
@@ -323,7 +325,7 @@ def _tunnel(link: str, number: int, blocks: Mapping[str, IPv4Network]) -> Tunnel
 
 
 def resolve_peerings(spec: Spec) -> tuple[Peering, ...]:
-    """Each pair of regions once; with a hub, those that it is one of."""
+    """Each peered pair of regions once; with a hub, only the pairs that include it."""
     names, middle = sorted(region_order(spec)), hub(spec)
     return tuple(
         Peering(

@@ -1,4 +1,4 @@
-"""What runs on the machines, and who may use it."""
+"""Storage, DNS, access and the autoscaler's settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from infra.schema.defaults import (
 SNAPSHOTS: Final = "etcd.snapshots"
 AUDIT_LOG: Final = "audit.log"
 AUDIT_DAYS: Final = 30
-"""For how long the audit log is kept."""
+"""How long the audit log is kept."""
 """No name of a bucket in a spec has a dot."""
 
 
@@ -46,7 +46,7 @@ def resolve_storage(
     sites: tuple[PhysicalSite, ...],
     joined: Joined,
 ) -> made.Storage:
-    """File systems and buckets, where each is, and who mounts which."""
+    """File systems and buckets: where each is, and which sites mount it."""
     by_name = {region.name: region for region in regions}
     efs = tuple(
         made.FileSystem(
@@ -109,23 +109,24 @@ def resolve_storage(
 
 
 def _access_points(efs: written.Efs) -> Mapping[str, written.AccessPoint]:
-    """A new file system belongs to root, and few machines' root is root on it: so that all may write,
-    machines mount a directory that EFS makes for them. Homes are made by such a root."""
+    """The access points of a file system. If the spec has none, one with mode 1777 is added, as the root of
+    a new file system is writable by root only and most machines' root is mapped. Not for homes: they are
+    created by a root that is not mapped."""
     if efs.access_points or efs.path == HOMES:
         return efs.access_points
     return {"shared": written.AccessPoint(path="/shared", mode="1777")}
 
 
 def _efs_class(spec: Spec, name: str, efs: written.Efs, site: str, regions: tuple[Region, ...]) -> str | None:
-    """In the masters' region: the driver makes volumes where it runs. Not among people's homes, unless an
-    access point shows machines a part of the file system alone."""
+    """The StorageClass of a file system; None if there is none. Only in the masters' region, where the CSI
+    driver runs, and not in the file system of homes, unless machines mount an access point of it."""
     among_homes = efs.path == HOMES and not efs.access_points
     made = is_on(spec, "efs-csi-driver") and site == regions[0].name and not among_homes
     return f"efs-{name}" if made else None
 
 
 def _nfs_class(spec: Spec, name: str, nfs: written.NfsExport) -> str | None:
-    """Not among people's homes, and not where nobody may write."""
+    """The StorageClass of an NFS export; None for homes and for read-only exports."""
     made = is_on(spec, "nfs-csi-driver") and not nfs.read_only and nfs.path != HOMES
     return f"nfs-{name}" if made else None
 
@@ -137,7 +138,7 @@ def _copies(
     buckets: Mapping[str, made.Bucket],
     regions: Mapping[str, str],
 ) -> tuple[made.Copy, ...]:
-    """One for each source of each path: homes of a rack and of a region are different files."""
+    """A copy for each source of each path: homes of a physical site and of a region are different files."""
     found = []
     for name, copy in sorted(spec.storage.copies.items()):
         bucket = buckets[copy.bucket]
@@ -168,9 +169,9 @@ def _copies(
 def resolve_snapshots(
     spec: Spec, environment: str, regions: tuple[Region, ...], plane: ControlPlane
 ) -> made.Bucket:
-    """The bucket of copies of etcd."""
+    """The bucket of etcd snapshots."""
     bucket = _of_masters(spec, environment, regions, plane, SNAPSHOTS, "etcd")
-    # A copy is written once: an old version is one that was deleted, by mistake or on purpose.
+    # A snapshot is written once: a noncurrent version is a deleted one, whether by mistake or on purpose.
     return replace(bucket, expire={"": spec.kubernetes.snapshots_kept}, versions_days=7)
 
 
@@ -181,14 +182,14 @@ def resolve_audit_log(
     if not spec.kubernetes.audit:
         return None
     bucket = _of_masters(spec, environment, regions, plane, AUDIT_LOG, "audit")
-    # What a master that was broken into has overwritten is an old version, and kept as long.
+    # Objects overwritten from a compromised master remain as noncurrent versions for the same time.
     return replace(bucket, expire={"": AUDIT_DAYS}, versions_days=AUDIT_DAYS)
 
 
 def _of_masters(
     spec: Spec, environment: str, regions: tuple[Region, ...], plane: ControlPlane, name: str, word: str
 ) -> made.Bucket:
-    """A bucket beside the masters. It is theirs alone, and none of ``storage.s3``."""
+    """A bucket for the masters only, in their region. It is not one of ``storage.s3``."""
     region = next(each for each in regions if each.name == plane.site)
     owner = (spec.name, spec.domain, spec.aws.account or "", name)
     return made.Bucket(
@@ -212,7 +213,7 @@ def _nfs_server(sites: tuple[PhysicalSite, ...], name: str) -> str:
 
 
 def resolve_dns(spec: Spec, zone: str, sites: tuple[PhysicalSite, ...], ingress: Ingress | None) -> made.Dns:
-    """The records whose values are known before apply."""
+    """The DNS records whose values are known before apply."""
     written = spec.dns
     nodes = [
         made.Record(node.fqdn, "A", (str(node.address),), written.ttl)
@@ -243,7 +244,8 @@ def resolve_dns(spec: Spec, zone: str, sites: tuple[PhysicalSite, ...], ingress:
 
 
 def _doors(spec: Spec, sites: tuple[PhysicalSite, ...], taken: set[str]) -> list[made.Record]:
-    """Public names of VPN servers at physical sites; where the spec has a record of that name, it stands."""
+    """Public records of VPN servers at physical sites; a record of the same name in the spec takes
+    precedence."""
     servers = vpn_sites(spec, primary_of(spec))
     return [
         made.Record(name, "A", tuple(map(str, site.gateway.addresses)), spec.dns.ttl)
@@ -263,7 +265,7 @@ def _by_name(records: Iterable[made.Record]) -> tuple[made.Record, ...]:
 
 
 def resolve_ssh(spec: Spec, ssh_nodes: tuple[Instance, ...]) -> tuple[made.SshAccess, ...]:
-    """Who may log in where."""
+    """Which groups may log in to which SSH nodes."""
     written = spec.access
     return tuple(
         made.SshAccess(
@@ -276,7 +278,7 @@ def resolve_ssh(spec: Spec, ssh_nodes: tuple[Instance, ...]) -> tuple[made.SshAc
 
 
 def _small(text: str) -> str:
-    """With small letters, of ASCII alone: what the API server can do to a claim."""
+    """In lower case, ASCII letters only, as the API server can do to a claim."""
     return "".join(each.lower() if each.isascii() else each for each in text)
 
 
@@ -305,7 +307,8 @@ def resolve_access(
     ssh: tuple[made.SshAccess, ...],
     vpn: Vpn,
 ) -> made.Access:
-    """Doors and people. ``held``: the lock file's numbers, those of who left among them."""
+    """Users, groups and the ways to connect. ``held``: the lock file's numbers, including those of former
+    users."""
     written = spec.access
     roots = {name for name, group in written.groups.items() if group.sudo}
     reaching = {name for name, group in written.groups.items() if {"nodes", "everything"} & {*group.reach}}
@@ -375,7 +378,7 @@ def _departed(
 def resolve_autoscaler(
     spec: Spec, regions: tuple[Region, ...], instances: tuple[Instance, ...]
 ) -> made.Autoscaler:
-    """The autoscaler's settings. ``instances``: machines with a name, which count against quotas too."""
+    """The autoscaler's settings. ``instances``: named instances, which count against quotas too."""
     written = spec.autoscaler
     return made.Autoscaler(
         enabled=written.enabled,
@@ -400,7 +403,8 @@ def resolve_autoscaler(
 def _quotas(
     spec: Spec, regions: tuple[Region, ...], instances: tuple[Instance, ...]
 ) -> dict[str, dict[str, int]]:
-    """Quotas are an account's in a region: of two sites in one region, what either states holds for both."""
+    """The quotas of each AWS region. A quota is per account and region: if two sites share a region, what
+    either states holds for both."""
     places = {region.name: region.region for region in regions}
     limits: dict[str, dict[str, int]] = {}
     for site, stated in sorted(spec.quotas.items()):

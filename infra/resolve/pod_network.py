@@ -1,4 +1,4 @@
-"""The pods' network: how large its packets are, by which way they go, and what pods may connect to."""
+"""The pod network: its MTU, its routes, and the allowed egress of pods."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from infra.schema import Spec
 from infra.schema.lines import POD_OVERHEAD, most_for_pods, narrowest
 
 _INTERFACES: Final = {"vxlan": "flannel.1", "host-gw": None, "wireguard": "flannel-wg"}
-"""What flannel calls its interface: with VXLAN by its network identifier, which is 1."""
+"""The name of flannel's interface; with VXLAN it includes the network identifier, 1."""
 
 _TAKEN_OFF: Final = {"vxlan": 50, "host-gw": 0, "wireguard": 80}
-"""What flannel takes off the size it is given (pkg/backend, ``encapOverhead`` and ``overhead``): WireGuard's
-is for IPv6 between nodes, which we do not have."""
+"""Bytes that flannel subtracts from the MTU it is given (pkg/backend, ``encapOverhead`` and ``overhead``).
+WireGuard's value allows for IPv6 between nodes, which is not used."""
 
 
 def overlay_ports(backend: str) -> tuple[Port, ...]:
-    """What machines' firewalls open to each other for flannel."""
+    """The ports that machines' firewalls open to each other for flannel."""
     used = OVERLAY[backend]
     return (Port(backend, "udp", used[0], used[-1]),) if used else ()
 
@@ -32,7 +32,7 @@ def resolve_overlay(
     sites: Sequence[PhysicalSite],
     gateways: Sequence[Instance],
 ) -> Overlay:
-    """How pods' packets get from node to node."""
+    """How packets of pods get from node to node."""
     pods = spec.kubernetes.pods
     size = pods.mtu or most_for_pods(spec)
     return Overlay(
@@ -48,16 +48,17 @@ def resolve_overlay(
 
 
 def _routers(gateways: Sequence[Instance]) -> dict[str, str]:
-    """A region's access gateway: it forwards for a living, and stays, which machines of node pools do not.
+    """Region → its access gateway, which routes the region's pod traffic: unlike machines of node pools, it
+    is permanent.
 
-    Of several the first, as a route of a VPC leads one way.
+    The first of several, as a VPC route has one target.
     """
     return dict(sorted((each.site, each.hostname) for each in reversed(gateways)))
 
 
 def resolve_pod_egress(spec: Spec, regions: Sequence[Region], sites: Sequence[PhysicalSite]) -> PodEgress:
-    """Of whole networks, not of machines one by one: a machine that comes later is covered, and an image that
-    was baked before knows it."""
+    """What pods may connect to. It names whole networks rather than machines, so that machines added later
+    are covered, and images baked earlier know them."""
     return PodEgress(
         machines=tuple(collapse_addresses([*(each.vpc for each in regions), *(each.lan for each in sites)])),
         endpoints=tuple(

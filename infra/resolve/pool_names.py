@@ -1,8 +1,8 @@
 """Names of a pool's groups in AWS: the name under which the pool was created.
 
-AWS cannot rename an Auto Scaling group or a launch template, only replace it, and every machine with it. So a
-pool that is renamed (``renamed_from``) keeps the names of its groups. The lock file holds the pools that were
-ever renamed: born name → the names since, the last is today's.
+AWS cannot rename an Auto Scaling group or a launch template: it would replace it, with every machine in it.
+So a pool that is renamed (``renamed_from``) keeps the names of its groups. The lock file holds the pools
+that were ever renamed: original name → later names, the last is the current one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from infra.schema.pools import Pool
 
 @dataclass(frozen=True, slots=True)
 class PoolNames:
-    """The pools' names in AWS, and what the lock must hold of them."""
+    """The pools' names in AWS, and the entries of the lock."""
 
     born: Mapping[str, str]
-    """Pool → the name used in its groups' names; never the same for two pools."""
+    """Pool → the original name, used in its groups' names; unique per pool."""
     lock: Mapping[str, tuple[str, ...]]
-    """Born name → the names since, of those that were renamed."""
+    """Original name → later names, for pools that were renamed."""
 
 
 def plan_pool_names(pools: Mapping[str, Pool], lock: Mapping[str, tuple[str, ...]]) -> PoolNames:
-    """Every pool's born name. A pool that is gone keeps its entry until its name is wanted by another."""
+    """The original name of every pool. A pool that was removed keeps its entry until another pool takes its
+    name."""
     chains = {born: [born, *names] for born, names in lock.items()}
     holders: dict[str, str] = {}
     for name, pool in sorted(pools.items()):
@@ -55,13 +56,13 @@ def plan_pool_names(pools: Mapping[str, Pool], lock: Mapping[str, tuple[str, ...
 
 
 def _take_back(chain: list[str], unclaimed: Set[str]) -> None:
-    """Cut a chain back to its last name that a pool has again: the rename was taken back."""
+    """Shorten a chain to its last name that is a pool again: the rename was reverted."""
     last = max((at for at, name in enumerate(chain) if name in unclaimed), default=len(chain) - 1)
     del chain[last + 1 :]
 
 
 def _renamed(chains: dict[str, list[str]], name: str, old: str) -> str | None:
-    """The born name of a pool that was ``old`` before; its chain ends with ``name`` afterwards."""
+    """The original name of a pool that was called ``old``; its chain then ends with ``name``."""
     for born, chain in chains.items():
         if chain[-1] == old:
             chain.append(name)
@@ -70,6 +71,6 @@ def _renamed(chains: dict[str, list[str]], name: str, old: str) -> str | None:
         if chain[-2:] == [old, name]:
             return born  # known from an earlier run
     if old in chains:
-        return None  # that pool has gone on under another name: there is nothing to take over
+        return None  # the pool has since been renamed to another name: there is nothing to take over
     chains[old] = [old, name]
     return old

@@ -1,4 +1,4 @@
-"""Remote access: VPN servers, the settings that they push, and access rules."""
+"""Remote access: VPN servers, the settings they push, and access rules."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from infra.schema import Spec
 from infra.schema.defaults import SERVERS_OF_CLIENTS, node_prefix, vpn_host, vpn_sites
 
 UDP_PORT: Final = 1194
-"""OpenVPN's own (IANA)."""
+"""OpenVPN's port at IANA."""
 TCP_PORT: Final = 443
-"""What hotels and guest networks let through."""
+"""A port that hotels and guest networks allow."""
 WIREGUARD_PORT: Final = 51822
-"""51820 and 51821 are flannel's, where pods are joined by WireGuard: a VPN server is a node of it."""
+"""51820 and 51821 are used by flannel with the WireGuard backend: a VPN server is a node of the cluster."""
 
 CLUSTER_DOMAIN: Final = "cluster.local"
-"""kubeadm's default, which many a chart takes for granted."""
+"""kubeadm's default, which many charts assume."""
 
 _HOME_PATH: Final = 1492
-"""The MTU that nearly every home has: Ethernet's, less PPPoE's eight bytes (RFC 2516)."""
+"""The lowest common MTU of home connections: Ethernet's, less PPPoE's eight bytes (RFC 2516)."""
 
 _AMAZON_DNS: Final = 2
-"""A VPC's own resolver is at the second address of its block (VPC User Guide, "Amazon DNS server")."""
+"""A VPC's DNS server has the second address of its block (VPC User Guide, "Amazon DNS server")."""
 
 
 def resolve_vpn(
@@ -45,7 +45,7 @@ def resolve_vpn(
     ssh: Sequence[SshAccess],
     pods_mtu: int,
 ) -> Vpn:
-    """Remote access, complete but for what AWS decides."""
+    """The settings of remote access, except values that AWS decides."""
     written = spec.access.vpn
     primary = regions[0].name if regions else None
     servers = tuple(
@@ -56,7 +56,8 @@ def resolve_vpn(
     nodes = tuple(collapse_addresses([*(region.vpc for region in regions), *(site.lan for site in sites)]))
     pods, services = blocks["kubernetes/pods"], blocks["kubernetes/services"]
     routes = tuple(collapse_addresses([*nodes, pods, services]))
-    # What gets through a home's line, and on to every pod: those have the least room.
+    # The largest packet that fits a home connection and reaches every pod: the pod network's MTU is the
+    # smallest.
     size = min(packets.openvpn(_HOME_PATH), pods_mtu)
     wireguard = _wireguard(spec, blocks, pods_mtu)
     return Vpn(
@@ -115,7 +116,7 @@ def _server(
     sites: Sequence[PhysicalSite],
     gateways: Sequence[Instance],
 ) -> VpnServer | None:
-    """None where there is no machine for it."""
+    """The VPN server of a site; None if the site has no machine for it."""
     block = blocks[clients_key(name)]
     key, listeners = identifier(name), _listeners(spec, block, blocks)
     pods = _pods_of(block, blocks["access/clients"], _servers_pods(spec, blocks["kubernetes/pods"]))
@@ -138,14 +139,15 @@ def _server(
 
 
 def _servers_pods(spec: Spec, pods: IPv4Network) -> IPv4Network | None:
-    """The last of the pods' range, as many nodes' blocks as there may be servers: nodes are given theirs from
-    the beginning on (kube-controller-manager, ``RangeAllocator``)."""
+    """The last part of the pod range, with as many node blocks as there may be servers: the controller
+    assigns blocks to nodes from the start of the range (kube-controller-manager, ``RangeAllocator``)."""
     length = node_prefix(spec.kubernetes.pods.pods_per_node) - (SERVERS_OF_CLIENTS - 1).bit_length()
     return max(pods.subnets(new_prefix=length)) if length > pods.prefixlen else None
 
 
 def _pods_of(block: IPv4Network, clients: IPv4Network, pods: IPv4Network | None) -> IPv4Network | None:
-    """A server's place among laptops is its place here: the lock file keeps it."""
+    """The pod block of a server. It has the same position as the server's block among the client blocks,
+    which the lock file keeps."""
     if pods is None:
         return None
     place = (int(block.network_address) - int(clients.network_address)) // block.num_addresses
@@ -159,8 +161,9 @@ def _host(spec: Spec, site: PhysicalSite) -> str:
 
 
 def _listeners(spec: Spec, block: IPv4Network, blocks: Mapping[str, IPv4Network]) -> tuple[Listener, ...]:
-    """The first half of a server's block is UDP's, the second TCP's, whether it is used or not: a fallback
-    that comes later renumbers nobody. A WireGuard device has the same address at every server."""
+    """The listeners of a server. The first half of its block is for UDP, the second for TCP, whether or not
+    TCP is used, so that adding the fallback later renumbers nothing. A WireGuard device has the same
+    address at every server."""
     vpn, found = spec.access.vpn, []
     first, second = block.subnets()
     if "openvpn" in vpn.kinds:

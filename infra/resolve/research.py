@@ -1,4 +1,4 @@
-"""What researchers run on, the bucket of their code, and MLflow with its database."""
+"""Settings of research runs, the bucket of their code, and MLflow with its database."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from infra.schema import Spec
 from infra.schema.research import Research, Tracking
 
 WORK: Final = "research.work"
-"""No name of a bucket in a spec has a dot."""
+"""The key of the bucket. Buckets in a spec cannot have a dot in their name."""
 CODE: Final = "code/"
-"""The folder of code, with one folder a namespace in it."""
+"""The prefix of code, with a folder per namespace."""
 RUNS: Final = "runs/"
-"""The folder of output and results, with one folder a namespace in it."""
+"""The prefix of output and results, with a folder per namespace."""
 
 
 def resolve_work(spec: Spec, written: Research, environment: str, primary: Region) -> Bucket:
@@ -31,7 +31,7 @@ def resolve_work(spec: Spec, written: Research, environment: str, primary: Regio
         path=None,
         read_only=False,
         volumes=False,
-        # What is there is never overwritten by something else: its name is its digest.
+        # Objects are never overwritten with other contents: their names are digests.
         versions_days=7,
         archive_days=None,
         expire={
@@ -76,7 +76,7 @@ _GROWTH: Final = 5
 
 
 def resolve_tracking(written: Tracking, environment: str, primary: Region) -> made.Tracking:
-    """In the primary region, beside the masters that it runs on."""
+    """MLflow's settings, in the primary region beside the masters."""
     return made.Tracking(
         image=written.image,
         replicas=written.replicas,

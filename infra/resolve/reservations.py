@@ -1,8 +1,8 @@
-"""The resources that a node reserves, by its size, and what is left for pods.
+"""The resources that a node reserves, by its size, and what remains for pods.
 
-The formula is the nodes' own (``cookbooks/kubernetes/libraries/reservations.rb``): for kubelet and containerd
-that of managed clusters (CPU in the steps of GKE, AKS and EKS, memory as EKS), for the system a share of the
-machine. A test runs both.
+The formula is also implemented on the nodes (``cookbooks/kubernetes/libraries/reservations.rb``): for
+kubelet and containerd, that of managed clusters (CPU in the steps of GKE, AKS and EKS, memory as EKS); for
+the system, a share of the machine. A test compares both.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ EVICTION: Final[Mapping[str, str]] = {
     "imagefs.available": f"{_EVICTION_DISK}%",
     "imagefs.inodesFree": "5%",
 }
-"""When the kubelet evicts pods. What is named here is not pods' to use either."""
+"""The kubelet's eviction thresholds. Pods cannot use these amounts either."""
 
 KERNEL_PERCENT: Final = 7.5
-"""What hypervisor, firmware and kernel take of a machine's nominal memory: Karpenter's own assumption
+"""Percent of a machine's nominal memory used by hypervisor, firmware and kernel: Karpenter's default
 (``VM_MEMORY_OVERHEAD_PERCENT``, https://karpenter.sh/docs/reference/settings/)."""
 
 
 @cache
 def reserved(cpus: int, memory_mib: int, pods: int) -> Reserved:
-    """What a machine of this size keeps from pods."""
+    """The resources that a machine of this size reserves."""
     millicores = sum(_CORE_SHARES[:cpus]) + max(cpus - len(_CORE_SHARES), 0) * _FURTHER_CORES
     least, most = _SYSTEM_MIB
     return Reserved(
@@ -53,10 +53,10 @@ def reserved(cpus: int, memory_mib: int, pods: int) -> Reserved:
 def allocatable(
     cpus: int, memory_mib: int, pods: int, disk_gib: int | None = None, gpus: int = 0, adapters: int = 0
 ) -> Mapping[str, str]:
-    """What pods get of an empty node, in Kubernetes quantities; never more than it really has to offer.
+    """What an empty node offers to pods, in Kubernetes quantities; never more than the real node.
 
-    ``memory_mib`` is the nominal size, of which the kernel sees less. ``disk_gib``: of the root disk.
-    ``adapters``: of EFA, for which huge pages are taken from the memory.
+    ``memory_mib`` is the nominal size, of which the kernel sees less. ``disk_gib``: size of the root disk.
+    ``adapters``: number of EFA interfaces, for which huge pages are taken from the memory.
     """
     kept = reserved(cpus, memory_mib, pods)
     seen = int(memory_mib * (100 - KERNEL_PERCENT) / 100)

@@ -1,7 +1,7 @@
-"""Addresses of the services' range that are known beforehand, each the n-th of the range.
+"""Fixed addresses in the service range, each at a fixed offset.
 
-Kubernetes gives services that name no address one of these only when all others are used (KEP-3070: at least
-the first 16 are kept).
+Kubernetes assigns these dynamically only when all others are used (KEP-3070: at least the first 16 are kept
+free).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _INGRESS: Final = 12
 
 
 def resolver(services: IPv4Network) -> IPv4Address:
-    """The DNS server of pods: on a node its cache, elsewhere CoreDNS (kubeadm, ``GetDNSIP``)."""
+    """The DNS server of pods: on a node its DNS cache, elsewhere CoreDNS (kubeadm, ``GetDNSIP``)."""
     return services[_RESOLVER]
 
 
 def coredns(services: IPv4Network) -> IPv4Address:
-    """The upstream of caches, which listen on the resolver's address themselves."""
+    """CoreDNS as the upstream of the caches, which themselves listen on the resolver's address."""
     return services[_COREDNS]
 
 
 def ingress(services: IPv4Network) -> IPv4Address:
-    """Internal pages."""
+    """The ingress for internal pages."""
     return services[_INGRESS]

@@ -1,6 +1,4 @@
-"""What Chef runs on a machine, versions of what is installed from outside of its distribution, and the
-families of GPUs.
-"""
+"""What Chef runs on a machine, versions of software from outside of the distribution, and GPU families."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from infra.schema import machines as written
 
 
 def resolve_software(spec: Spec) -> tuple[Pin, ...]:
-    """Every pin of what cookbooks install, by name: the spec's, else the catalogue's."""
+    """Every version that cookbooks install, sorted by name: the spec's, else the catalogue's."""
     return tuple(
         _pin(name, spec.software.get(name)) for name in software.names() if software.way_of(name) != "client"
     )
 
 
 def resolve_client(spec: Spec) -> Client:
-    """The client that runs them: Chef where the spec names it, else CINC."""
+    """The client that runs cookbooks: Chef if the spec selects it, else CINC."""
     stated = spec.software.get("chef")
     pin = _pin("chef" if stated else software.CLIENT, stated or spec.software.get(software.CLIENT))
     assert pin.version is not None
@@ -49,7 +47,7 @@ def _pin(name: str, stated: written.Pin | None) -> Pin:
 def resolve_gpu_families(
     spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, ...]
 ) -> tuple[GpuFamily, ...]:
-    """The architectures of all GPUs that there are, and those that an image's roles name."""
+    """The architectures of all GPUs in the cluster, and those that an image's roles name."""
     models: defaultdict[str, dict[str, Gpu]] = defaultdict(dict)
     for model in _models(spec, sites, pools):
         gpu = gpus.find(model)
@@ -72,7 +70,7 @@ def _models(spec: Spec, sites: tuple[PhysicalSite, ...], pools: tuple[NodePool, 
 
 
 def _newest(family: str) -> tuple[Gpu, ...]:
-    """Those of a family that the newest branch still runs, where it is not known which there are."""
+    """The GPUs of a family that the newest driver branch supports, for use when the models are not known."""
     models = [gpu for name in gpus.names() if (gpu := gpus.find(name)) and gpu.architecture == family]
     branch = max(found.branch for gpu in models if (found := drivers.newest_for([gpu])))
     return tuple(gpu for gpu in models if gpu.runs(branch))
@@ -86,7 +84,7 @@ def _family(name: str, models: tuple[Gpu, ...]) -> GpuFamily:
 
 
 def run_list(its_roles: Sequence[str], gpus: Gpus | None) -> tuple[str, ...]:
-    """A machine's roles, what serves others first. GPUs have their driver, whatever the machine is for."""
+    """A machine's run list, in the order of dependencies. Machines with GPUs also run the driver's role."""
     ordered = sorted(its_roles, key=roles.SERVERS_FIRST.index)
     entries = (f"role[{_role(role, gpus)}]" for role in ordered)
     if gpus is not None and roles.GPU_WORKER not in its_roles:

@@ -1,8 +1,8 @@
-"""Which transit gateway leads to which physical site, and by which static routes.
+"""Which transit gateway routes to which physical site, and the static routes.
 
-A transit gateway knows the LANs of the sites that are connected to it. A peering passes nothing on (Transit
-Gateways Guide, "Transit gateway peering attachments"), so the other regions have static routes to the LAN:
-towards the site's first region.
+A transit gateway learns the LANs of the sites that are connected to it. A peering attachment does not
+propagate routes (Transit Gateways Guide, "Transit gateway peering attachments"), so the other regions have
+static routes to the LAN through the site's first region.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from infra.schema.sites import AwsSite, PhysicalSite
 
 
 def connected(spec: Spec) -> dict[str, list[str]]:
-    """Physical site → the AWS sites that it has VPN connections to, in overflow order: others reach it
-    through the first."""
+    """Physical site → the AWS sites that it has VPN connections to, in overflow order: other sites reach it
+    through the first one."""
     found: dict[str, list[str]] = {}
     for name in region_order(spec):
         aws = spec.sites[name]
@@ -34,8 +34,8 @@ def reached(
 ) -> dict[str, tuple[IPv4Network, ...]]:
     """AWS site that a physical site is connected to → the VPCs that it reaches over that connection.
 
-    Peered VPCs pass nothing on. A transit gateway does, at the first of them: also to AWS sites with a
-    connection of their own, as a way around it, where these would find the way back.
+    VPC peering is not transitive. A transit gateway is, over the first connection: to all other VPCs, and,
+    as a backup path, to AWS sites with a connection of their own if they have a route back.
     """
     own: dict[str, tuple[IPv4Network, ...]] = {name: (vpcs[name],) for name in joined}
     if interconnect(spec) == "peering" or not joined:
@@ -46,7 +46,7 @@ def reached(
 
 
 def resolve_transit(spec: Spec, regions: Sequence[Region]) -> dict[str, Transit]:
-    """By AWS site; empty where VPCs are peered."""
+    """AWS site → its transit gateway's routes; empty if VPCs are peered."""
     if interconnect(spec) == "peering":
         return {}
     middle = hub(spec)
@@ -71,7 +71,7 @@ def resolve_transit(spec: Spec, regions: Sequence[Region]) -> dict[str, Transit]
 
 
 def _covered(spec: Spec, lan: IPv4Network) -> bool:
-    """Whether the route to the hub, for the supernet, leads to a LAN from all other regions."""
+    """Whether all other regions reach a LAN by their route for the supernet to the hub."""
     return hub(spec) is not None and lan.subnet_of(spec.supernet)
 
 

@@ -1,4 +1,5 @@
-"""The gateways of physical sites and their tunnels, to AWS and to each other, and what all ends agree on."""
+"""The gateways of physical sites and their tunnels, to AWS and to each other, with the settings of both
+ends."""
 
 from __future__ import annotations
 
@@ -20,16 +21,16 @@ from infra.schema.defaults import interconnect, mesh_pairs
 from infra.schema.lines import aws_tunnel, encapsulated, site_tunnel
 
 _INTERFACE: Final = 15
-"""Linux: IFNAMSIZ, less the byte that ends it."""
+"""Maximum length of an interface name in Linux: IFNAMSIZ, less the terminating byte."""
 
 _STEP: Final = 10
-"""Between one tunnel's preference and the next one's: room for a person to put something between."""
+"""The distance between preferences of tunnels: room for values set by hand."""
 
 _BEST: Final = 200
 
 
 class _Rank(NamedTuple):
-    """Among the tunnels that lead to the same block."""
+    """The preference among tunnels to the same block."""
 
     preference: int
     metric: int
@@ -42,7 +43,7 @@ def resolve_gateways(
     links: Sequence[Link],
     blocks: Mapping[str, IPv4Network],
 ) -> tuple[SiteGateway, ...]:
-    """One for each physical site with a gateway and a machine that it runs on."""
+    """The gateway of each physical site that has one and a machine for it."""
     joined = {
         site.name: (site, site.gateway, node)
         for site in sites
@@ -85,7 +86,7 @@ def _written(spec: Spec, name: str) -> written.PhysicalSite:
 
 
 def _nat(spec: Spec, name: str, node: PhysicalNode) -> bool:
-    """As stated; else where the gateway's node is the LAN's router."""
+    """Whether the gateway translates addresses: as stated; else whether its node is the LAN's router."""
     site = _written(spec, name)
     assert site.gateway is not None
     if site.gateway.nat is not None:
@@ -122,15 +123,15 @@ def _to_aws(spec: Spec, site: PhysicalSite, gateway: Gateway, links: Sequence[Li
 
 
 def _in_order(order: int, *, connection: int, handicap: int = 0) -> _Rank:
-    """One tunnel after the other: a virtual private gateway sends over one at a time. Of the two of a
-    connection AWS says by its MED which one to use, and local preference would come before that (Site-to-Site
-    VPN User Guide, "Tunnel endpoint updates")."""
+    """Tunnels in order of preference: a virtual private gateway uses one at a time. Between the two tunnels
+    of a connection AWS selects by MED, which local preference would override (Site-to-Site VPN User
+    Guide, "Tunnel endpoint updates")."""
     return _Rank(_BEST - _STEP * connection, _STEP * order, handicap)
 
 
 def _on_transit(order: int, routing: Routing, *, first: bool) -> _Rank:
-    """With BGP all tunnels to a transit gateway at once; static routes have no equals there. To a region
-    with a connection of its own the way by the site's first region comes second."""
+    """Tunnels to a transit gateway: with BGP all at once (ECMP); static routes have distinct metrics. To a
+    region with a connection of its own, the path through the site's first region is second."""
     if routing == "bgp":
         return _Rank(_BEST if first else _BEST + _STEP, _STEP)
     return _Rank(_BEST - _STEP * (order - 1), _STEP * order if first else order)
@@ -169,7 +170,7 @@ def _to_sites(
                 remote_asn=peer.gateway.asn,
                 routing="bgp" if gateway.routing == peer.gateway.routing == "bgp" else "static",
                 accepts=(peer.lan,),
-                # An end behind NAT cannot be reached, so it initiates; of equals, the first by name does.
+                # An end behind NAT cannot be reached, so it initiates; otherwise the first by name does.
                 initiates=gateway.behind_nat or (not peer.gateway.behind_nat and site.name == first),
             )
 
@@ -200,7 +201,7 @@ def _tunnel(
         kind="aws" if remote is None else "site",
         peer=peer,
         interface=aws_name(_INTERFACE, f"t{order}", peer),
-        # The inside block is unique, and stays: its last two bytes are a number for the interface.
+        # The inside block is unique and permanent, so its last two bytes number the interface.
         if_id=int(inside.network_address) & 0xFFFF,
         mtu=mtu,
         mss=packets.mss(mtu),
@@ -229,12 +230,12 @@ _BEST_FIRST = (20, 21, 19)
 
 
 def resolve_ipsec(hold: int) -> Ipsec:
-    """The policy, with BGP's hold time in seconds.
+    """The IPsec policy; ``hold`` is BGP's hold time in seconds.
 
-    AES-256-GCM alone: it authenticates by itself, is the quickest on today's processors, and one cipher
-    makes one MTU. Groups 19 to 21 are what both AWS and NIST SP 800-77r1 take, CNSA's group 20 first.
-    Our end renews first, at two thirds of phase 2 and half of phase 1: AWS begins 540 to 1,080 s before the
-    end (margin and fuzz), and two ends that renew at once make one SA too many.
+    AES-256-GCM only: it needs no separate integrity algorithm, is the fastest on current processors, and a
+    single cipher gives a single MTU. Groups 19 to 21 are accepted by both AWS and NIST SP 800-77r1, CNSA's
+    group 20 first. The gateway rekeys first, at two thirds of phase 2 and half of phase 1: AWS begins 540 to
+    1,080 s before the end (margin and fuzz), and if both ends rekey at once, a redundant SA remains.
     """
     return Ipsec(
         encryption=("AES256-GCM-16",),

@@ -1,4 +1,4 @@
-"""The address plan as a tree with sizes and use: what ``invoke addresses`` shows."""
+"""The address plan as a tree with sizes and use, as ``invoke addresses`` shows it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from infra.resolve.claims import Claim, Source, above
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A block and what lies in it."""
+    """A block and the blocks in it."""
 
     owner: str
-    """The owner's key, a root's name, or why a range is reserved."""
+    """The owner's key, a root's name, or the reason why a range is reserved."""
     block: IPv4Network
     source: Source
     used: int
-    """Addresses given to children; all of them where there are no children."""
+    """Addresses of its children; without children, all addresses."""
     largest_free: int | None
     """Prefix length of the largest block still free; ``None`` when nothing is."""
     children: tuple[Node, ...] = ()
@@ -29,20 +29,20 @@ class Node:
 
     @property
     def size(self) -> int:
-        """Addresses, all of them counted."""
+        """The number of addresses, including network and broadcast address."""
         return self.block.num_addresses
 
     @property
     def free(self) -> int:
-        """Addresses still to be given out."""
+        """The number of addresses that are not yet allocated."""
         return self.size - self.used
 
 
 def tree(plan: Plan) -> tuple[Node, ...]:
-    """The roots, and the blocks that stand outside of them, by address, each with all that lies in it.
+    """The roots, and the blocks outside of them, by address, each with all blocks in it.
 
-    Reserved ranges and retired blocks are shown where they lie. A plan with failures has a tree too, then
-    with blocks in places where they may not be.
+    Reserved ranges and retired blocks are included. A plan with failures has a tree too, which then contains
+    blocks in places where they are not allowed.
     """
     roots = [Claim(root.name, root.block, Source.ROOT, root.path) for root in plan.roots]
     below: defaultdict[str, list[Claim]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""The zone of each thing that cannot move to another: the lock file keeps it.
+"""The availability zone of each resource that cannot move to another zone; the lock file keeps it.
 
-A machine's subnet and a NAT gateway's address belong to one zone. If the order of zones in the spec decided,
-a new or reordered list would replace them.
+An instance's subnet and a NAT gateway's address belong to one zone. If the order of zones in the spec
+decided, changing the list would replace the resources.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 
 class Zones:
-    """Zones by owner: those in the lock stay while their site has them, the others are given out here."""
+    """Zones by owner: those in the lock are kept while the site has them, the others are assigned here."""
 
     def __init__(self, held: Mapping[str, str]) -> None:
         self.kept = dict(held)
-        """What the lock file must hold from now on."""
+        """The zones of the new lock file."""
 
     def zone(self, owner: str, available: tuple[str, ...], default: str) -> str:
         """The zone of ``owner``: the held one if it is ``available``, else ``default``."""
@@ -29,5 +29,5 @@ def nat_owner(site: str) -> str:
 
 
 def instance_owner(site: str, hostname: str) -> str:
-    """The owner of a machine with a name of its own: ``sites/us-west-2/instances/master-1``."""
+    """The owner of a named instance: ``sites/us-west-2/instances/master-1``."""
     return f"sites/{site}/instances/{hostname}"
