@@ -1,1 +1,1 @@
-"""The only step that touches the world: tools, clouds, disks. Everything heavy is imported late."""
+"""All effects: tools, cloud APIs, local files. Heavy libraries are imported inside functions."""

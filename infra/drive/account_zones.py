@@ -16,27 +16,29 @@ from infra.errors import DriveError
 _T = TypeVar("_T")
 
 _VALUES: Final = 200
-"""Values of one filter that a call may have (EC2 User Guide, "Filtering resources")."""
+"""Values that one filter of a call may have (EC2 User Guide, "Filtering resources")."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the account says. A region that did not answer a question is missing from its mapping."""
+    """The account's answers. A region whose request failed is missing from the mapping."""
 
     zones: Mapping[str, frozenset[str]]
     """AWS region → the names and the ids of its zones that are enabled."""
     offers: Mapping[str, Mapping[str, frozenset[str]]]
-    """AWS region → instance type → the zones that offer it; by name alone where ``zones`` is not known."""
+    """AWS region → instance type → zones that offer it, by name and id; by name only if ``zones`` lacks the
+    region."""
     refusals: Mapping[str, tuple[str, ...]]
-    """Why a question was not answered → the AWS regions where it was not."""
+    """The reason of a failed request → the AWS regions in which it failed."""
     ids: Mapping[str, str]
     """A zone's name → its id in this account."""
 
 
 def ask(env: Mapping[str, str], types: Mapping[str, Collection[str]]) -> Answers:
-    """The answers for each AWS region in ``types``: the instance types to ask about there.
+    """Query each AWS region in ``types``, a mapping to the instance types to query there.
 
-    ``env`` is as Terraform sees it. Never raises for a call that is denied or not answered.
+    ``env`` is the environment that Terraform gets. Never raises for a call that is denied or fails: see
+    ``refusals``.
     """
     aws = Aws(env, attempts=3, read_timeout=10)
 
@@ -63,7 +65,7 @@ def ask(env: Mapping[str, str], types: Mapping[str, Collection[str]]) -> Answers
 
 
 def _both(names: Iterable[str], ids: Mapping[str, str]) -> frozenset[str]:
-    """Names of zones, and their ids."""
+    """The given zone names and their ids."""
     return frozenset(both for name in names for both in (name, ids.get(name, name)))
 
 
@@ -79,7 +81,7 @@ def _zones(aws: Aws, region: str) -> dict[str, str]:
     needs = ("ec2:DescribeAvailabilityZones",)
     with aws_errors("list the availability zones of the account", needs=needs, quoting=True):
         rows = aws.client("ec2", region).describe_availability_zones()["AvailabilityZones"]
-    # Local Zones that the account opted in to are listed too.
+    # Local Zones that the account has enabled are listed too.
     return {
         row["ZoneName"]: row["ZoneId"]
         for row in rows
@@ -88,7 +90,7 @@ def _zones(aws: Aws, region: str) -> dict[str, str]:
 
 
 def _offers(aws: Aws, region: str, types: Collection[str]) -> dict[str, frozenset[str]]:
-    """Instance type → the zones that offer it, none for a type that the region does not have."""
+    """Instance type → the zones that offer it; empty for a type that the region does not offer."""
     ordered = sorted(types)
     found: dict[str, set[str]] = {name: set() for name in ordered}
     with aws_errors(

@@ -29,7 +29,7 @@ CONNECT_TIMEOUT: Final = 5
 """Seconds."""
 
 _AT_ONCE: Final = 16
-"""Regions that are worked in at the same time."""
+"""Regions that are called in parallel."""
 
 _DENIED: Final = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 _LOGIN: Final = {
@@ -61,37 +61,38 @@ _NO_CREDENTIALS: Final = {
     "SSOError",
     "TokenRetrievalError",
 }
-"""Classes of botocore's, some of which not every release has."""
+"""botocore's exception classes; some exist in some releases only."""
 _NO_NETWORK: Final = {"ConnectionError", "HTTPClientError"}
 
 
 class AwsError(DriveError):
-    """AWS refused, or could not be asked."""
+    """An AWS call was refused, or could not be made."""
 
     def __init__(self, text: str, code: str) -> None:
         self.code = code
-        """AWS's word, ``InvalidAMIID.NotFound``; botocore's, ``NoCredentialsError``, where AWS has none."""
+        """AWS's error code (``InvalidAMIID.NotFound``), else botocore's exception
+        (``NoCredentialsError``)."""
         super().__init__(text)
 
 
 class RegionsError(DriveError):
-    """What was done in several regions did not work out in all of them."""
+    """An operation over several regions failed in at least one of them."""
 
     def __init__(self, done: Mapping[str, Any], failed: Mapping[str, DriveError]) -> None:
         self.done = done
-        """Region → what its work gave."""
+        """Region → the result of the work."""
         self.failed = failed
-        """Region → why it did not work out."""
+        """Region → the error."""
         super().__init__("\n".join(f"{region}: {problem}" for region, problem in failed.items()))
 
 
 class Aws:
-    """One account's APIs. May be shared by threads; a client is made once for a service and region."""
+    """The APIs of one account. Thread-safe; clients are cached by service and region."""
 
     def __init__(self, env: Mapping[str, str], *, attempts: int = 5, read_timeout: int = 60) -> None:
-        """``env`` is as Terraform sees it: credentials, AWS_PROFILE, AWS_ENDPOINT_URL; AWS_MAX_ATTEMPTS goes
-        before ``attempts``, how often a call is made that AWS throttles or fails. ``read_timeout``: seconds
-        without a byte of the answer."""
+        """``env`` is the environment that Terraform gets: credentials, AWS_PROFILE, AWS_ENDPOINT_URL.
+        ``attempts``: how often a call is tried if AWS throttles or fails it; AWS_MAX_ATTEMPTS overrides
+        it. ``read_timeout``: seconds without a byte of the response."""
         self._env = env
         wanted = env.get("AWS_MAX_ATTEMPTS", "")
         self._attempts = int(wanted) if wanted.isdecimal() and int(wanted) else attempts
@@ -100,11 +101,11 @@ class Aws:
         self._clients: dict[tuple[str, str], Any] = {}
 
     def client(self, service: str, region: str = "") -> Any:
-        """boto3's client; of the region of the environment, or of the profile, without one.
+        """A boto3 client; by default in the region of the environment or the profile.
 
-        May raise botocore's errors, as its calls may: call it within ``aws_errors``.
+        May raise botocore's errors, as its calls may: use it within ``aws_errors``.
         """
-        with self._lock:  # clients may be shared by threads; what makes them may not
+        with self._lock:  # clients are thread-safe, but creating them is not
             if (service, region) not in self._clients:
                 self._clients[service, region] = self._made(service, region)
             return self._clients[service, region]
@@ -112,7 +113,7 @@ class Aws:
     def _made(self, service: str, region: str) -> Any:
         import botocore.config
 
-        library: Any = botocore.config  # it has no annotations
+        library: Any = botocore.config  # no type annotations
         of_service = self._core.get_service_model(service).service_id.replace(" ", "_").upper()
         endpoint = self._get(f"AWS_ENDPOINT_URL_{of_service}") or self._get("AWS_ENDPOINT_URL")
         return self._session.client(
@@ -123,7 +124,7 @@ class Aws:
                 connect_timeout=CONNECT_TIMEOUT,
                 read_timeout=self._read_timeout,
                 retries={"mode": "standard", "total_max_attempts": self._attempts},
-                # At an endpoint of somebody's own a bucket is hardly a host name.
+                # At a custom endpoint, bucket names usually cannot be resolved as host names.
                 s3={"addressing_style": "path"} if endpoint else None,
             ),
         )
@@ -132,7 +133,7 @@ class Aws:
     def _session(self) -> Any:
         import boto3
 
-        library: Any = boto3  # it has no annotations
+        library: Any = boto3  # no type annotations
         return library.Session(
             botocore_session=self._core,
             aws_access_key_id=self._get("AWS_ACCESS_KEY_ID"),
@@ -154,12 +155,12 @@ class Aws:
         return core
 
     def _get(self, variable: str) -> str | None:
-        """Blank is the same as not set."""
+        """An empty value counts as unset."""
         return self._env.get(variable) or None
 
 
 def account(env: Mapping[str, str]) -> str:
-    """The id of the account that the credentials are of."""
+    """The account id of the credentials."""
     with aws_errors("identify these credentials", quoting=True):
         return str(
             Aws(env).client("sts", env.get("AWS_REGION") or "us-east-1").get_caller_identity()["Account"]
@@ -167,9 +168,9 @@ def account(env: Mapping[str, str]) -> str:
 
 
 def each_region(regions: Iterable[str], work: Callable[[str], _T]) -> dict[str, _T]:
-    """Do ``work`` in all regions at once: region → what it gave, in the order of ``regions``.
+    """Call ``work`` for all regions in parallel: region → result, in the order of ``regions``.
 
-    Each is worked in to the end, also when another fails. ``RegionsError`` then, with what was done.
+    Every region is completed even if another fails. Then raises ``RegionsError`` with the results.
     """
     ordered = list(dict.fromkeys(regions))
 
@@ -193,11 +194,11 @@ def each_region(regions: Iterable[str], work: Callable[[str], _T]) -> dict[str, 
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """What a call of botocore's raises: AWS refuses, it can't be asked, something else answers."""
+    """What a botocore call raises: AWS refuses it, it cannot be sent, or something else answers."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
-    # The last is what a captive portal's page, or a proxy's, ends as.
+    # The last one is raised for the page of a captive portal or a proxy.
     return BotoCoreError, ClientError, ResponseParserError
 
 
@@ -209,11 +210,11 @@ def aws_errors(
     advice: Mapping[str, str] | None = None,
     quoting: bool = False,
 ) -> Iterator[None]:
-    """botocore's errors as ``AwsError``: ``AWS refuses to <doing>``, ``can't <doing>``, and what to do.
+    """Turn botocore's errors into ``AwsError``: ``AWS refuses to <doing>`` or ``can't <doing>``, with a fix.
 
-    ``needs``: the IAM actions it takes. ``advice``: AWS's code → what to do, before what is said to all.
-    ``quoting`` what AWS says is only for calls that send no secret: AWS may repeat it. For the same reason
-    botocore's debug log, which has whole requests, is kept shut meanwhile.
+    ``needs``: the IAM actions of the call. ``advice``: AWS error code → fix, before the general ones.
+    ``quoting``: include AWS's message; only for calls that send no secret, which AWS may repeat. For the
+    same reason, botocore's debug log, which contains whole requests, is disabled meanwhile.
     """
     with _SHUT:
         try:
@@ -259,7 +260,7 @@ def _remedy(code: str, needs: Collection[str]) -> str:
 
 
 class _Shut:
-    """A library's debug messages don't come out while any thread is within, whatever somebody turned on."""
+    """Suppresses a library's debug messages while any thread is inside, whatever the log level."""
 
     def __init__(self, logger: str) -> None:
         self._logger = logging.getLogger(logger)

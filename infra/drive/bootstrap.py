@@ -1,4 +1,4 @@
-"""The bucket of the Terraform state: the one thing that must exist before Terraform can run."""
+"""Creates the bucket of the Terraform state, which must exist before Terraform can run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from infra.model import Cluster
 
 
 def state_bucket(cluster: Cluster, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Make the bucket, and make it what a state needs: private, encrypted, versioned, over TLS alone.
+    """Create the bucket if needed, and apply its settings: private, encrypted, versioned, TLS only.
 
-    Gives back what had to be done, in words; nothing when all was well. ``env`` is as Terraform sees it.
-    ``DriveError`` when the bucket is somebody else's, or AWS refuses.
+    Returns descriptions of the changes; empty if there were none. ``env`` is the environment that Terraform
+    gets. Raises ``DriveError`` if the bucket belongs to another account, or AWS refuses.
     """
     state = cluster.state
     if state.kind != "s3" or state.bucket is None:
@@ -40,7 +40,8 @@ def _made(s3: Any, bucket: str, region: str, cluster: Cluster) -> Iterator[str]:
 def _settings(
     s3: Any, bucket: str, cluster: Cluster
 ) -> Iterator[tuple[str, Any, Callable[..., Any], Callable[..., Any]]]:
-    """What a state's bucket must be: words for it, the answer that says it is, how to ask, how to do it."""
+    """Yield the required settings: description, the expected response, the call that reads it, the call that
+    sets it."""
     private = dict.fromkeys(
         ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True
     )
@@ -84,7 +85,7 @@ def _settings(
 
 
 def _tls_only(bucket: str, partition: str) -> dict[str, Any]:
-    """Deny what comes without TLS (S3 User Guide, "Security best practices")."""
+    """A bucket policy that denies requests without TLS (S3 User Guide, "Security best practices")."""
     arn = f"arn:{partition}:s3:::{bucket}"
     return {
         "Version": "2012-10-17",
@@ -102,10 +103,11 @@ def _tls_only(bucket: str, partition: str) -> dict[str, Any]:
 
 
 def _exists(s3: Any, bucket: str) -> bool:
-    """Whether it is there. ``DriveError`` when it is, and is not ours: bucket names are the whole world's."""
+    """Whether the bucket exists. Raises ``DriveError`` if another account owns it: bucket names are
+    global."""
     import botocore.exceptions
 
-    library: Any = botocore.exceptions  # it has no annotations
+    library: Any = botocore.exceptions  # no type annotations
     try:
         s3.head_bucket(Bucket=bucket)
     except library.ClientError as problem:
@@ -126,10 +128,10 @@ def _exists(s3: Any, bucket: str) -> bool:
 
 
 def _asked(read: Callable[..., Any], **at: str) -> Any:
-    """What AWS answers, or None where nothing is set."""
+    """The response of a read call, or None if the setting is not configured."""
     import botocore.exceptions
 
-    library: Any = botocore.exceptions  # it has no annotations
+    library: Any = botocore.exceptions  # no type annotations
     try:
         return read(**at)
     except library.ClientError as problem:

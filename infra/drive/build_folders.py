@@ -22,8 +22,8 @@ from pathlib import Path
 
 
 def private(folder: Path) -> Path:
-    """The folder, made if need be, for its owner alone: a state and a plan hold what they were made from,
-    keys of tunnels too, and Terraform writes both for everybody to read."""
+    """Create the folder if needed, with mode 0700: state and plan files contain secrets, such as tunnel
+    keys, and Terraform writes them world-readable."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder
@@ -31,7 +31,7 @@ def private(folder: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The places of one environment."""
+    """The folders of one environment."""
 
     build: Path
 
@@ -42,8 +42,8 @@ class Folders:
 
     @property
     def unprotected(self) -> Path:
-        """A copy of the root module. It is beside the original, so that relative paths in it (the
-        state's, the modules') mean the same."""
+        """The copy of the root module without prevent_destroy. It is beside the original, so that relative
+        paths (of the state and the modules) are the same."""
         return self.build / ".unprotected"
 
     @property

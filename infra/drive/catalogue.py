@@ -1,7 +1,7 @@
-"""Making and refreshing the generated tables of `infra.catalogue`.
+"""Generates and refreshes the tables of `infra.catalogue`.
 
-``python -m infra.drive.catalogue`` makes them from the answers of AWS that moto ships (no account needed);
-`refresh` asks AWS and merges the answers into the current tables. Rows are sorted, one per line, without
+``python -m infra.drive.catalogue`` generates them from the AWS data that moto ships (no account needed);
+`refresh` queries AWS and merges the results into the current tables. Rows are sorted, one per line, without
 common values, so that ``git diff`` shows which types were added, removed or changed.
 """
 
@@ -30,7 +30,7 @@ _ARCHITECTURES: Final = ("x86_64", "arm64", "x86_64_mac", "arm64_mac")
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The generated tables, as they lie in ``infra/catalogue``."""
+    """The generated tables, as stored in ``infra/catalogue``."""
 
     instances: Mapping[str, Row]
     """Instance type → its row, see `infra.catalogue.instances`."""
@@ -43,7 +43,7 @@ class Tables:
 
 
 def from_moto() -> Tables:
-    """The tables as moto's copies of AWS's answers give them."""
+    """The tables from moto's copies of AWS data."""
     import moto.ec2
     from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
@@ -74,12 +74,12 @@ def refresh(
     folder: Path = FOLDER,
     said: Callable[[str], None] = print,
 ) -> None:
-    """Ask AWS in each region through a boto3 session and lay its answers over the tables in ``folder``.
+    """Query AWS in each region through a boto3 session and merge the results into the tables in ``folder``.
 
-    What the other regions have stays. Needs ``ec2:DescribeInstanceTypes``, ``DescribeInstanceTypeOfferings``
-    and ``DescribeAvailabilityZones``. ``said`` hears one line a region.
+    Data of other regions is kept. Needs ``ec2:DescribeInstanceTypes``, ``DescribeInstanceTypeOfferings`` and
+    ``DescribeAvailabilityZones``. ``said`` receives one line per region.
 
-    Raises `DriveError` when AWS refuses; nothing is written then.
+    Raises `DriveError` if AWS refuses; then nothing is written.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -100,7 +100,8 @@ def refresh(
 
 
 def merge(present: Tables, newer: Tables) -> Tables:
-    """``newer`` over ``present``: rows replace rows, and a region's offers replace all it had."""
+    """``newer`` merged over ``present``: rows replace rows, and a region's offers replace all its earlier
+    ones."""
     offers: dict[str, dict[str, str]] = {}
     for type_, found in present.offers.items():
         kept = {region: zones for region, zones in found.items() if region not in newer.asked}
@@ -110,7 +111,7 @@ def merge(present: Tables, newer: Tables) -> Tables:
         offers.setdefault(type_, {}).update(found)
     rows = {**present.instances, **newer.instances}
     return Tables(
-        # A type that no region offers any more is retired; `retired.json` may still know it.
+        # A type that no region offers any more is retired; it may still be in `retired.json`.
         instances={name: row for name, row in rows.items() if name in offers or name in newer.instances},
         offers=offers,
         asked=present.asked | newer.asked,
@@ -160,7 +161,7 @@ def row_of(described: Row) -> Row:
 
 
 def read(folder: Path = FOLDER) -> Tables:
-    """The tables as they lie in a folder."""
+    """The tables in a folder."""
     offers = json.loads((folder / "offers.json").read_bytes())
     return Tables(
         instances=json.loads((folder / "instances.json").read_bytes()),
@@ -171,7 +172,7 @@ def read(folder: Path = FOLDER) -> Tables:
 
 
 def write(tables: Tables, folder: Path = FOLDER) -> None:
-    """Write the tables, each file whole or not at all."""
+    """Write the tables, each file atomically."""
     packed = {
         type_: " ".join(f"{region}:{zones}" for region, zones in sorted(found.items()))
         for type_, found in tables.offers.items()
@@ -183,7 +184,7 @@ def write(tables: Tables, folder: Path = FOLDER) -> None:
 
 
 def _ask(region: str, session: Any) -> Tables:
-    """What AWS says of one region."""
+    """The tables of one region, from AWS."""
     client = session.client("ec2", region_name=region)
     types = [
         type_
@@ -219,13 +220,14 @@ def _gpus(described: Row) -> list[Any] | None:
 
 
 def _model(name: str, memory_mib: int) -> str:
-    """The GPU's slug. AWS names an A100 of 40 and one of 80 GB alike; their memory tells them apart."""
+    """The GPU's slug. AWS uses one name for the A100 with 40 and with 80 GB; their memory distinguishes
+    them."""
     model = gpus.find(f"{name}-{round(memory_mib / 1024)}gb") or gpus.find(name)
     return model.slug if model else re.sub(r"[^a-z0-9]+", "-", name.lower())
 
 
 def _by_type(offers: Mapping[str, Iterable[Row]]) -> dict[str, dict[str, str]]:
-    """Region → offers of EC2's API, as instance type → region → letters of zones."""
+    """Region → offers as EC2's API returns them, converted to instance type → region → letters of zones."""
     found: dict[str, dict[str, set[str]]] = {}
     for region, each in offers.items():
         for offer in each:
@@ -244,7 +246,7 @@ def _region(partition: str, location: str, zones: Iterable[str]) -> Row:
 
 
 def _locations() -> dict[str, tuple[str, str]]:
-    """Region → partition and location, as botocore's table of end points has them."""
+    """Region → partition and location, from botocore's endpoint table."""
     import botocore.loaders
 
     loader: Any = botocore.loaders.Loader
@@ -267,7 +269,7 @@ def _unzipped(file: Path) -> Any:
 
 
 def _lines(rows: Mapping[str, Any]) -> str:
-    """A JSON object, sorted, one row a line."""
+    """A sorted JSON object with one row per line."""
     lines = (
         f"{json.dumps(name)}:{json.dumps(row, separators=(',', ':'), ensure_ascii=False)}"
         for name, row in sorted(rows.items())

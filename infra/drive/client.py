@@ -1,6 +1,7 @@
-"""The client that runs cookbooks: its package is downloaded here, verified, and sent to machines.
+"""The package of the client that runs cookbooks: downloaded on this computer, verified, and sent to
+machines.
 
-So a failed download stops a bake before an instance runs, a licence id never leaves this computer, and
+So a failed download stops a bake before an instance starts, a license id never leaves this computer, and
 machines need no access to the vendor's site.
 """
 
@@ -18,20 +19,22 @@ from infra.errors import DriveError
 from infra.model.software import Client
 
 LICENSE_ID: Final = "CHEF_LICENSE_KEY"
-"""The variable with the id that Chef's download service asks for (https://docs.chef.io/download/commercial/)."""
+"""The variable with the license id that Chef's download service requires
+(https://docs.chef.io/download/commercial/)."""
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
-"""An architecture, as Debian names it → as uname(1) does."""
+"""Debian's name of an architecture → uname(1)'s name."""
 
 _SECONDS: Final = 60
-"""Without a byte."""
+"""Timeout without receiving a byte."""
 _BLOCK: Final = 1 << 20
 
 
 def package(client: Client, architecture: str, build: Path, environ: Mapping[str, str] | None = None) -> Path:
     """The client's Debian package for an architecture (``amd64``), in ``build/<env>/state/client``.
 
-    It is fetched once. `DriveError` where it cannot be fetched, has another checksum than its pin, or none.
+    Downloaded once. Raises `DriveError` if the download fails, the checksum differs from the pin, or there
+    is no pin.
     """
     environ = os.environ if environ is None else environ
     wanted = client.sha256.get(architecture)
@@ -61,7 +64,7 @@ def package(client: Client, architecture: str, build: Path, environ: Mapping[str
 
 
 def _download(client: Client, architecture: str, environ: Mapping[str, str], target: Path) -> str:
-    """Fetch it into a file; its SHA-256."""
+    """Download the package to ``target``; returns its SHA-256."""
     from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 
@@ -83,7 +86,7 @@ def _download(client: Client, architecture: str, environ: Mapping[str, str], tar
     except (OSError, ValueError) as problem:
         if isinstance(problem, HTTPError):
             problem.close()
-        # Neither may show the whole address, which has the licence id in it.
+        # Neither error may show the whole URL, which contains the license id.
         reason = (
             f"HTTP {problem.code} {problem.reason}" if isinstance(problem, HTTPError)
             else str(problem.reason) if isinstance(problem, URLError)
@@ -98,7 +101,7 @@ def _download(client: Client, architecture: str, environ: Mapping[str, str], tar
 
 
 def _filled(url: str, architecture: str) -> str:
-    """All but a licence id, so that it may be shown."""
+    """The URL with everything filled in except the license id, so that it can be shown."""
     return url.replace("%{arch}", architecture).replace("%{machine}", MACHINES[architecture])
 
 

@@ -1,8 +1,8 @@
-"""The pin of CINC in ``infra/catalogue/software.json``, taken from what its makers publish.
+"""Updates the pin of CINC in ``infra/catalogue/software.json`` from the vendor's service.
 
-Their service tells the version, the address and the SHA-256 of a package, by release and architecture
-(https://cinc.sh/download/; the form is that of https://github.com/chef/omnitruck: a line a field, name and
-value with a tab between). The package is downloaded here and must have that SHA-256.
+The service returns the version, the URL and the SHA-256 of a package, by release and architecture
+(https://cinc.sh/download/; the format is that of https://github.com/chef/omnitruck: a line per field, name
+and value separated by a tab). The package is downloaded here and must have that SHA-256.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from infra.model.software import Client
 SERVICE: Final = "https://omnitruck.cinc.sh/stable/cinc/metadata"
 
 _RELEASE: Final = "22.04"
-"""Packages bring all but the C library: the one for the oldest release runs on all that we have."""
+"""Packages contain all libraries except the C library: the one for the oldest release runs on all supported
+ones."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def refresh(
     version: str, *, service: str = SERVICE, folder: Path = FOLDER, said: Callable[[str], None] = print
 ) -> None:
-    """Pin the newest release of a line (``18``), or just that version. `DriveError`, and the table is as it
-    was, where the service does not answer, or a package is not what it says."""
+    """Pin the newest release of a series (``18``), or exactly that version. Raises `DriveError`, and leaves
+    the table unchanged, if the service does not answer or a package does not match its checksum."""
     answers = {architecture: _ask(service, version, machine) for architecture, machine in MACHINES.items()}
     versions = {each["version"] for each in answers.values()}
     if len(versions) > 1:
@@ -72,12 +73,12 @@ def _ask(service: str, version: str, machine: str) -> dict[str, str]:
         raise DriveError(
             f"{service}?{query} tells no address, version and SHA-256: {text[:200]!r}; the pin is as it was"
         )
-    # They name some addresses without TLS, which the same host has.
+    # Some of the service's URLs are http; the same host also serves https.
     return {**row, "url": re.sub("^http://(?!127[.])", "https://", row["url"])}
 
 
 def _write(path: Path, row: Mapping[str, object]) -> None:
-    """One row a line, as the table is."""
+    """Write the row in the format of the table, one row per line."""
     rows = {**json.loads(path.read_text(encoding="utf-8")), "cinc": row}
     lines = ",\n".join(
         f"{json.dumps(name)}:{json.dumps(rows[name], separators=(',', ':'))}" for name in sorted(rows)

@@ -1,4 +1,5 @@
-"""The time of day. Nothing else asks for it; what decides by it is given a moment."""
+"""The current time. No other module reads the clock; functions that depend on the time take it as an
+argument."""
 
 from __future__ import annotations
 
@@ -6,5 +7,5 @@ from datetime import UTC, datetime
 
 
 def now() -> datetime:
-    """In UTC."""
+    """The current time in UTC."""
     return datetime.now(UTC)

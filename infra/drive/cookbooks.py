@@ -1,4 +1,4 @@
-"""What of ``cookbooks/`` reaches a machine: the same in an image and by a converge."""
+"""Which files of ``cookbooks/`` are sent to machines: the same for images and for converges."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Final
 _LEFTOVERS: Final = ("~", ".orig", ".new", ".pyc")
 
 _NOT_ON_A_MACHINE: Final = frozenset({"spec", "test", "kitchen", "__pycache__", "vendor", "README.md"})
-"""Parts of a cookbook, and leftovers beside it, that chef-client does not read; hidden ones neither."""
+"""Parts of a cookbook, and leftovers beside it, that chef-client does not read; hidden files are excluded
+too."""
 
 
 def below(folder: Path, prefix: str) -> dict[str, bytes]:
-    """``<prefix>/<path below the folder>`` → contents, sorted. What only people and their tools read is left
-    out: changing it does not require a bake or a converge."""
+    """``<prefix>/<path below the folder>`` → contents, sorted. Files that are not used on machines are left
+    out: changing them does not require a bake or a converge."""
     return {f"{prefix}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in _files(folder)}
 
 
 def mode_of(data: bytes) -> int:
-    """Of a file on a machine: what begins with ``#!`` is a program."""
+    """The mode of a file on a machine: executable if it begins with ``#!``."""
     return 0o755 if data.startswith(b"#!") else 0o644
 
 

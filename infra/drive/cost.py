@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from infra.drive.plan import site_of
 
 HOURS: Final = 730
-"""Of a month, as AWS counts: 365 * 24 / 12."""
+"""Hours per month, as AWS counts them: 365 * 24 / 12."""
 
 _ZONE = re.compile(r"^[a-z]{2}(?:-[a-z]+)+-\d")
 _INDEX = re.compile(r"\[[^\[\]]*\]$")
@@ -37,7 +37,7 @@ class Prices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """US dollars a month."""
+    """US dollars per month."""
 
     low: float = 0.0
     """With every group at its minimum."""
@@ -50,16 +50,16 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Before and after a plan."""
+    """The cost before and after a plan."""
 
     before: Range
     after: Range
     sites: Mapping[str, tuple[Range, Range]]
     """Site → before and after; the root module is the empty string."""
     unknown: tuple[str, ...]
-    """What has no price in the table: ``p9.large in us-west-2``. It is counted nowhere."""
+    """Resources without a price in the table: ``p9.large in us-west-2``. They are not counted."""
     dated: str
-    """The day of the price table."""
+    """The date of the price table."""
 
     def to_json(self) -> dict[str, Any]:
         """``{"currency", "dated", "before", "after", "sites", "unknown"}``, dollars with cents."""
@@ -79,10 +79,10 @@ class Cost:
 def monthly(
     shown: Mapping[str, Any], prices: Prices, *, sites: Mapping[str, str], regions: Mapping[str, str]
 ) -> Cost:
-    """The cost of what ``terraform show -json`` says of a plan.
+    """The cost of a plan as ``terraform show -json`` prints it.
 
     ``sites`` maps the root's module calls to sites, ``regions`` sites to AWS regions. A site that is not in
-    ``regions`` is taken for a region's name.
+    ``regions`` is taken as the name of a region.
     """
     changes = [one for one in shown.get("resource_changes", ()) if one.get("mode") == "managed"]
     halves = []
@@ -114,7 +114,7 @@ def monthly(
 
 @dataclass(frozen=True, slots=True)
 class _Thing:
-    """A resource as it is on one side of the plan."""
+    """A resource before or after the plan."""
 
     address: str
     module: str
@@ -128,15 +128,15 @@ class _Thing:
 
     @property
     def name(self) -> str:
-        """Of the resource block."""
+        """The name of the resource block."""
         return _INDEX.sub("", self.address).rpartition(".")[2]
 
 
 class _Templates:
-    """Which launch template, or configuration, a group starts its instances from.
+    """Which launch template or configuration a group uses.
 
-    Its id is not known before the first apply; then the configuration says which resource it comes from,
-    and the instance of that resource has the group's key.
+    Its id is not known before the first apply; then the configuration names the resource, and the instance
+    of that resource has the group's key.
     """
 
     _KINDS = ("aws_launch_template", "aws_launch_configuration")
@@ -157,7 +157,7 @@ class _Templates:
         near = [one for one in self._all if one.module == group.module]
         blocks = self._referred(group)
         if blocks:
-            # Terraform's JSON says nothing of what dynamic blocks refer to: then any in the module will do.
+            # Terraform's JSON omits references of dynamic blocks: then any template of the module is used.
             near = [one for one in near if (one.type, one.name) in blocks] or near
         keyed = [one for one in near if one.index == group.index]
         candidates = keyed or near
@@ -183,7 +183,7 @@ class _Tally:
     unknown: dict[str, None]
     sums: dict[str, Range] = field(default_factory=dict)
     private_subnets: Counter[str] = field(default_factory=Counter)
-    """Module → private subnets in it."""
+    """Module → number of its private subnets."""
 
     def add_all(self, things: list[_Thing]) -> dict[str, Range]:
         self.private_subnets = Counter(
@@ -237,7 +237,7 @@ def _instance(tally: _Tally, thing: _Thing, region: str) -> Range:
 
 
 def _group(tally: _Tally, thing: _Thing, region: str) -> Range:
-    """A group: its first type stands for all of them, for AWS alone knows which it will get."""
+    """The cost of a group. Its first instance type is used, as AWS selects the types."""
     values = thing.values
     least, most = _number(values.get("min_size")), _number(values.get("max_size"))
     if not most:
@@ -298,7 +298,8 @@ def _balancer(tally: _Tally, thing: _Thing, region: str) -> Range:
 
 
 def _database(tally: _Tally, thing: _Thing, region: str) -> Range:
-    """With its standby in another zone, if there is one; the disk as it is and as large as it may grow."""
+    """The cost of a database, with its standby if it is Multi-AZ; storage as allocated, and at its
+    maximum."""
     values = thing.values
     kind, zones = str(values.get("instance_class") or "?"), 2 if values.get("multi_az") else 1
     machine = tally._priced(tally.prices.database(kind, region), kind, region, HOURS * zones).low
@@ -311,13 +312,14 @@ def _database(tally: _Tally, thing: _Thing, region: str) -> Range:
 def _endpoint(tally: _Tally, thing: _Thing, region: str) -> Range:
     if thing.values.get("vpc_endpoint_type") != "Interface":
         return Range()  # gateway endpoints are free
-    # Which subnets is not known before they exist: then it is one in each private subnet of the module.
+    # The subnets are not known before they exist: then one in each private subnet of the module is assumed.
     subnets = len(thing.values.get("subnet_ids") or ()) or tally.private_subnets[thing.module]
     return tally.hourly("interface_endpoint", region, max(1, subnets))
 
 
 def _vpn_connection(tally: _Tally, thing: _Thing, region: str) -> Range:
-    # One to a transit gateway is an attachment there, too. A gateway's id that is unknown yet is left out.
+    # A connection to a transit gateway is an attachment there too. A gateway id that is not yet known is not
+    # counted.
     of_transit = not thing.values.get("vpn_gateway_id", "unknown")
     attachment = tally.hourly("transit_gateway_attachment", region) if of_transit else Range()
     return tally.hourly("vpn_connection", region) + attachment
@@ -348,7 +350,7 @@ _COUNTED: Final[Mapping[str, Callable[[_Tally, _Thing, str], Range]]] = {
 
 
 def _told_templates(values: Mapping[str, Any]) -> Iterator[str]:
-    """Ids and names of launch templates and configurations that a group's values hold."""
+    """Ids and names of launch templates and configurations in a group's values."""
     if values.get("launch_configuration"):
         yield str(values["launch_configuration"])
     blocks = [*_blocks(values, "launch_template")]
@@ -379,12 +381,12 @@ def _template_references(expression: Any) -> Iterator[tuple[str, str]]:
 
 
 def _blocks(values: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The nested blocks of a name: Terraform's JSON has a list for them, or null."""
+    """The nested blocks with this name: Terraform's JSON has a list of them, or null."""
     return [one for one in values.get(name) or () if isinstance(one, dict)]
 
 
 def _number(value: Any) -> float:
-    """Weights are strings in the provider's schema; what is unknown counts as nothing."""
+    """Weights are strings in the provider's schema; unknown values count as 0."""
     try:
         return float(value)
     except (TypeError, ValueError):

@@ -21,25 +21,25 @@ from typing import BinaryIO, Final
 from infra.errors import DriveError
 
 NAME: Final = "mlflow"
-"""Of the database, and of its user."""
+"""The name of the database and of its user."""
 BEFORE: Final = "mlflow_before"
 _NEW: Final = "mlflow_new"
 _MAGIC: Final = b"PGDMP"
-"""What an archive of pg_dump begins with (``pg_backup_archiver.c``)."""
+"""The first bytes of a pg_dump archive (``pg_backup_archiver.c``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Postgres:
-    """PostgreSQL's programs, where they reach the database by themselves."""
+    """PostgreSQL's client programs, with the connection they need."""
 
     before: Sequence[str] = ()
-    """Words before each program's own: those that lead into the pod."""
+    """The command that runs each program in the pod."""
     environment: Mapping[str, str] | None = None
-    """Of the first program. None for this process's."""
+    """The environment of the first program; None for that of this process."""
 
     def dump(self, target: Path) -> int:
-        """Write a copy into a file that only its owner reads; its bytes. Nothing is there until it is whole.
-        DriveError."""
+        """Write a backup to a file with mode 0600; returns its size in bytes. The file appears only once it
+        is complete. Raises DriveError."""
         part = target.with_name(f"{target.name}.part")
         try:
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -53,8 +53,8 @@ class Postgres:
         return target.stat().st_size
 
     def restore(self, source: Path) -> None:
-        """Put a copy in the place of what is there. Sessions end; servers begin new ones. DriveError, and
-        nothing has changed."""
+        """Replace the database by a backup. Sessions are terminated; servers reconnect. Raises DriveError,
+        and then nothing has changed."""
         self._check(source)
         self._sql("postgres", f"DROP DATABASE IF EXISTS {_NEW}", f"CREATE DATABASE {_NEW}")
         with source.open("rb") as file:
@@ -63,8 +63,8 @@ class Postgres:
                 given=file,
             )  # fmt: skip
         self._sql("postgres", f"DROP DATABASE IF EXISTS {BEFORE}")
-        # In one transaction: there is a database of the name at any moment. Who is connected would keep it
-        # from another name, and who comes meanwhile waits for the lock, and is refused.
+        # Both renames are in one transaction, so that a database of this name always exists. Open connections
+        # would prevent the rename; new ones wait for the lock and are refused.
         self._sql(
             "postgres",
             f"ALTER DATABASE {NAME} ALLOW_CONNECTIONS false",
@@ -81,9 +81,9 @@ class Postgres:
             raise
 
     def _check(self, path: Path) -> None:
-        """DriveError for a file that is not a complete archive, by its table of contents."""
+        """Check that a file is a complete archive by reading its table of contents. Raises DriveError."""
         try:
-            with path.open("rb", buffering=0) as file:  # the programs go on where this one has read to
+            with path.open("rb", buffering=0) as file:  # child processes continue at this offset
                 if file.read(len(_MAGIC)) != _MAGIC:
                     raise DriveError(
                         f"{path} is not a copy of a database: it does not start as pg_dump's archives do"
@@ -94,7 +94,7 @@ class Postgres:
             raise DriveError(f"{path} can't be read: {problem.strerror}") from None
 
     def _sql(self, database: str, *statements: str) -> None:
-        """Each in a transaction of its own."""
+        """Run each statement in its own transaction."""
         words = [f"--command={each}" for each in statements]
         self._run("psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--dbname={database}", *words)
 

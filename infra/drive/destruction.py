@@ -1,8 +1,8 @@
-"""What is lost for good when it is destroyed, and how what `prevent_destroy` guards is destroyed after all.
+"""Data loss by destroying resources, and how resources with `prevent_destroy` are destroyed nevertheless.
 
-Terraform has no switch for it: ``prevent_destroy`` must be a literal in the configuration. The rendered
-files always have it, so that nobody who runs Terraform by hand is without it; a destruction that a person
-asked for is planned, and applied, in a copy of the root module.
+Terraform has no option for it: ``prevent_destroy`` must be a literal in the configuration. The rendered
+files always set it, so that running Terraform by hand is protected too. A destruction that a user requested
+is planned and applied in a copy of the root module.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ STATEFUL: Mapping[str, str] = {
     "aws_vpc": "every address in it changes, and everything in it goes with it",
     "aws_vpn_gateway": "every VPN connection to it is cut; those that do not move get new outside addresses",
 }
-"""Terraform type → what a person loses. Types with ``prevent_destroy`` in our modules are all here."""
+"""Terraform type → what is lost when such a resource is destroyed. All types with ``prevent_destroy`` in our
+modules are listed."""
 
 _MODULE = re.compile(r"(?:^|\.)module\.[\w-]+(?:\[[^]]*\])?$")
 _CONTROL_PLANE = frozenset({"control-plane", "master"})
 
 
 def loss(kind: str, values: Mapping[str, Any] | None) -> str:
-    """What is lost with a resource of type ``kind`` that has ``values``; empty for what can be recreated."""
+    """What is lost with a resource of type ``kind`` with ``values``; empty if it can be recreated."""
     if kind == "aws_instance":
         tags = (values or {}).get("tags_all") or (values or {}).get("tags") or {}
         return "a member of the control plane and its copy of etcd are lost" if _is_master(tags) else ""
@@ -50,7 +51,7 @@ def loss(kind: str, values: Mapping[str, Any] | None) -> str:
 
 
 def covers(named: Iterable[str], address: str) -> bool:
-    """Whether a person named ``address``: the instance, its resource, or a module that holds it."""
+    """Whether the user named ``address``: the instance, its resource, or a module that contains it."""
     return any(
         address == one
         or address.startswith(f"{one}[")
@@ -80,10 +81,10 @@ def guarded(root: Path) -> frozenset[tuple[str, str]]:
 
 
 def unprotect(folders: Folders) -> Path:
-    """Make the copy again and return its folder.
+    """Recreate the copy without ``prevent_destroy`` and return its folder.
 
-    It is beside the root module and shares its data folder, so the state, the modules and the providers
-    are the very same.
+    It is beside the root module and shares its data folder, so the state, the modules and the providers are
+    the same.
     """
     copy = folders.unprotected
     shutil.rmtree(copy, ignore_errors=True)
@@ -97,5 +98,5 @@ def unprotect(folders: Folders) -> Path:
 
 
 def discard(folders: Folders) -> None:
-    """The copy has done its work."""
+    """Delete the copy."""
     shutil.rmtree(folders.unprotected, ignore_errors=True)

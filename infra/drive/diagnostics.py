@@ -1,4 +1,4 @@
-"""Formats Terraform's JSON diagnostics: the problem, its place, the fix.
+"""Formats Terraform's JSON diagnostics: the problem, its location, the fix.
 
 Shapes: https://developer.hashicorp.com/terraform/internals/machine-readable-ui (``diagnostic``) and
 https://developer.hashicorp.com/terraform/cli/commands/validate#json.
@@ -17,23 +17,23 @@ _PREVENTED = re.compile(r"Resource (\S+) has\s+lifecycle\.prevent_destroy")
 
 
 _NAMED = 5
-"""Further addresses of one diagnostic that are named."""
+"""How many further addresses of one diagnostic are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that Terraform has to say."""
+    """One diagnostic of Terraform."""
 
     severity: str
     """``error`` or ``warning``."""
     summary: str
     detail: str
     address: str
-    """Of the resource, empty when there is none."""
+    """The address of the resource; empty if there is none."""
     file: str
-    """Relative to the folder that Terraform worked in, empty when there is none."""
+    """Relative to Terraform's working folder; empty if there is none."""
     line: int
-    """From 1; 0 when there is none."""
+    """From 1; 0 if there is none."""
 
     @property
     def is_error(self) -> bool:
@@ -41,7 +41,7 @@ class Diagnostic:
 
 
 def parse(event: Mapping[str, Any]) -> Diagnostic:
-    """The diagnostic of a ``diagnostic`` event's own object."""
+    """A diagnostic from the object of a ``diagnostic`` event."""
     span = event.get("range") or {}
     return Diagnostic(
         severity=str(event.get("severity", "error")),
@@ -54,12 +54,12 @@ def parse(event: Mapping[str, Any]) -> Diagnostic:
 
 
 def distinct(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Each once, in order: Terraform repeats what it says of every instance of a resource."""
+    """Without duplicates, in order: Terraform repeats a diagnostic for every instance of a resource."""
     return list(dict.fromkeys(diagnostics))
 
 
 def readable(diagnostic: Diagnostic, folder: PurePath) -> str:
-    """``file:line: address: summary``, then the detail and what to do, indented."""
+    """``file:line: address: summary``, then the detail and the fix, indented."""
     where = []
     if diagnostic.file:
         where.append(f"{folder / diagnostic.file}:{diagnostic.line}")
@@ -74,7 +74,7 @@ def readable(diagnostic: Diagnostic, folder: PurePath) -> str:
 
 
 def grouped(diagnostics: Iterable[Diagnostic], folder: PurePath) -> list[str]:
-    """Each as `readable` has it; those of several resources that say the same once, with the addresses."""
+    """Each diagnostic formatted by `readable`; equal ones of several resources once, with the addresses."""
     groups: dict[tuple[str, str], list[Diagnostic]] = {}
     for one in diagnostics:
         said = one.detail.replace(one.address, "…") if one.address else one.detail
@@ -94,7 +94,7 @@ def _together(those: list[Diagnostic], folder: PurePath) -> str:
 
 
 def advise(diagnostic: Diagnostic, folder: PurePath) -> str:
-    """What to do about the errors that people meet most; empty for the others."""
+    """The fix for common errors; empty for others."""
     said = f"{diagnostic.summary}\n{diagnostic.detail}"
     if "acquiring the state lock" in said:
         lock = dict(_LOCK_FIELD.findall(said))
@@ -112,7 +112,7 @@ def advise(diagnostic: Diagnostic, folder: PurePath) -> str:
 
 
 def is_init_needed(diagnostic: Diagnostic) -> bool:
-    """Whether ``init`` would fix it: something it prepares is missing or has changed."""
+    """Whether ``init`` would fix it: providers, modules or the backend are missing or have changed."""
     said = f"{diagnostic.summary}\n{diagnostic.detail}".lower()
     return diagnostic.is_error and (
         "terraform init" in said
@@ -124,17 +124,17 @@ def is_init_needed(diagnostic: Diagnostic) -> bool:
 
 
 def is_stale_plan(diagnostic: Diagnostic) -> bool:
-    """Whether the engine found that the state has moved on since the plan was made."""
+    """Whether the engine reports that the state has changed since the plan was made."""
     return diagnostic.is_error and "plan is stale" in diagnostic.summary.lower()
 
 
 def is_denied(said: str) -> bool:
-    """Whether AWS refused the credentials' rights, by what the engine said of its backend."""
+    """Whether AWS denied access, according to the engine's error about its backend."""
     return "AccessDenied" in said
 
 
 def prevented(diagnostics: Iterable[Diagnostic]) -> tuple[str, ...]:
-    """The addresses that ``prevent_destroy`` kept from being planned away."""
+    """The addresses whose planned destruction ``prevent_destroy`` prevented."""
     found: dict[str, None] = {}
     for diagnostic in diagnostics:
         match = _PREVENTED.search(diagnostic.detail)

@@ -15,7 +15,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """One file that differs."""
+    """A file that differs."""
 
     path: str
     kind: str
@@ -25,12 +25,12 @@ class FileDiff:
     removed: int
     """Lines."""
     lines: tuple[str, ...]
-    """Unified diff, without line ends."""
+    """Unified diff, without line endings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """All files that differ, by path. False when none does."""
+    """All files that differ, by path. False if there are none."""
 
     files: tuple[FileDiff, ...]
 
@@ -39,7 +39,7 @@ class Diff:
 
 
 def diff(before: Files, after: Files, *, context: int = 3) -> Diff:
-    """From ``before`` to ``after``."""
+    """The differences from ``before`` to ``after``."""
     paths = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
     return Diff(tuple(_file(path, before.get(path), after.get(path), context) for path in paths))
 
@@ -67,17 +67,17 @@ def _file(path: str, before: str | None, after: str | None, context: int) -> Fil
 
 
 def _lines(text: str | None) -> list[str]:
-    # Not splitlines: it also splits at form feeds and the like, which are not line ends to an editor.
+    # Not splitlines: it also splits at form feeds and the like, which editors do not count as line endings.
     return list(io.StringIO(text or "", newline="\n"))
 
 
 def text(found: Diff, *, colour: bool = False) -> str:
-    """A unified diff that ``patch`` and ``git apply`` understand, with a count at its end."""
+    """A unified diff that ``patch`` and ``git apply`` accept, followed by a count."""
     if not found:
         return "Nothing has changed since the last apply."
     shown: list[str] = []
     for one in found.files:
-        # A new or removed file that is empty has no lines to show.
+        # A new or removed file that is empty has no lines.
         shown += one.lines or (f"{one.kind}: {one.path} (empty)",)
     if colour:
         shown = [_coloured(line) for line in shown]

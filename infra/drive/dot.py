@@ -1,4 +1,4 @@
-"""Graphviz's ``dot``, which lays a graph out and draws it."""
+"""Runs Graphviz's ``dot``, which lays out and draws graphs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _GET = "install Graphviz: `apt install graphviz`, `brew install graphviz` or htt
 
 
 def svg(source: str) -> str:
-    """The picture of a graph in the DOT language.
+    """An SVG of a graph in the DOT language.
 
-    ``DriveError`` without ``dot`` on PATH, ``ToolError`` where it refuses the graph.
+    Raises ``DriveError`` if ``dot`` is not on PATH, ``ToolError`` if it rejects the graph.
     """
     import graphviz
 

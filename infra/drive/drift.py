@@ -1,11 +1,11 @@
 """Finds changes made outside of Terraform, from a plan's JSON. Pure.
 
-A plan compares twice: the world with the state (``resource_drift``), and with the configuration
-(``resource_changes``). The second is drift too where the configuration is the one that was applied, because
-an apply writes into the state what it reads, no matter who changed it.
+A plan compares the real resources with the state (``resource_drift``) and with the configuration
+(``resource_changes``). The second is drift too if the configuration is the one last applied, because an
+apply writes into the state whatever it reads, no matter who changed it.
 
-What neither shows once an apply has read it (Terraform ignores the attribute, or AWS decides it) is noted as
-rows before that apply, and compared from then on: what was named once is named until it is gone.
+Some changes are in neither once an apply has read them (Terraform ignores the attribute, or AWS computes
+it). They are recorded as rows before that apply and compared from then on, until they are reverted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from infra.drive.plan import UNKNOWN, Attribute, Change, parse
 
 Row: TypeAlias = Mapping[str, Any]
-"""An attribute that is not as it was left, as JSON: ``{"type", "id", "attribute", "was"}``."""
+"""An attribute that was changed outside of Terraform, as JSON: ``{"type", "id", "attribute", "was"}``."""
 
 ECHOES: Final[Mapping[str, frozenset[str]]] = {
     "aws_autoscaling_group": frozenset({"desired_capacity", "predicted_capacity", "warm_pool_size"}),
@@ -42,8 +42,9 @@ ECHOES: Final[Mapping[str, frozenset[str]]] = {
     "aws_vpc_peering_connection_accepter": frozenset({"accepter", "requester"}),
     "aws_vpn_connection": frozenset({"routes", "vgw_telemetry"}),
 }  # fmt: skip
-"""Type → attributes that repeat another resource, which is compared itself (a rule in its group), or what
-`infra.drive.undeclared` lists; or that AWS changes by itself: sizes, telemetry, what the autoscaler sets."""
+"""Type → attributes that are not drift: they repeat another resource, which is compared itself (a rule in
+its group) or listed by `infra.drive.undeclared`; or AWS changes them: sizes, telemetry, and what the
+autoscaler sets."""
 
 ALWAYS_SET: Final[Mapping[str, frozenset[str]]] = {
     "aws_vpc": frozenset(
@@ -55,21 +56,21 @@ ALWAYS_SET: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
 }
-"""Type → attributes that AWS has for each of its resources. One that is empty in the state could not be read
-when that was written, as AWS is eventually consistent: an attribute that is read later has not changed."""
+"""Type → attributes that AWS always sets. If one is empty in the state, it could not be read when the state
+was written, as AWS is eventually consistent: a value that appears later is not a change."""
 
 
 def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change, ...]:
-    """Each resource that is not as it was left, by address; its attributes as they were, and as they are.
+    """The resources that were changed, by address, with their attributes before and now.
 
-    ``shown`` is a plan as ``terraform show -json`` gives it, ``sites`` as in `infra.drive.plan.parse`.
+    ``shown`` is a plan as ``terraform show -json`` prints it, ``sites`` as in `infra.drive.plan.parse`.
     """
     plan = parse(shown, sites)
     found = {one.address: kept for one in map(_read, plan.drift) for kept in _telling(one)}
     newer = frozenset(_newer(shown))
     for one in plan.changes:
         if one.action not in ("update", "replace"):
-            continue  # what is gone was in the drift; what was never there is not drift
+            continue  # a deleted resource is in the drift already; one that never existed is not drift
         before = found.get(one.address)
         seen = {_top(each) for each in before.attributes} if before else set()
         more = tuple(
@@ -87,11 +88,11 @@ def changes(shown: Mapping[str, Any], sites: Mapping[str, str]) -> tuple[Change,
 def lasting(
     shown: Mapping[str, Any], known: Iterable[Row], made: Container[str] = frozenset()
 ) -> tuple[Row, ...]:
-    """What is not as it was left, and what applying this very plan leaves so; ``known`` are earlier rows.
+    """The changes that applying this plan leaves in place; ``known`` are earlier rows.
 
-    ``made`` are addresses that an apply has created before it failed: how they were left is not known before
-    they are read once more: AWS is eventually consistent. Secrets are not noted: the ledger is not a place
-    for them.
+    ``made`` are addresses that a failed apply created: their values are not known before they are read
+    again, as AWS is eventually consistent. Sensitive attributes are not recorded, as the ledger must not
+    contain secrets.
     """
     planned = {one["address"]: one["change"] for one in shown.get("resource_changes", ())}
     there = _there(shown)
@@ -113,13 +114,13 @@ def lasting(
             )
             if told and not secret and not _restored(plan, name):
                 key = one["type"], before.get("id"), name
-                if key not in rows:  # else it was left otherwise, longer ago
+                if key not in rows:  # otherwise keep the earlier value
                     found[key] = {"type": key[0], "id": key[1], "attribute": name, "was": before[name]}
     return tuple(found[key] for key in sorted(found, key=str))
 
 
 def named(shown: Mapping[str, Any], sites: Mapping[str, str], rows: Iterable[Row]) -> tuple[Change, ...]:
-    """The rows that still hold, as changes: attributes as they were, and as they are."""
+    """The rows that still hold, as changes with the attributes before and now."""
     there = _there(shown)
     told: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -137,7 +138,7 @@ def named(shown: Mapping[str, Any], sites: Mapping[str, str], rows: Iterable[Row
 def without_undone(
     changes: Iterable[Change], shown: Mapping[str, Any], rows: Iterable[Row]
 ) -> tuple[Change, ...]:
-    """The changes without those that set what a row tells back to what it was: they are the end of one."""
+    """The changes without those that only restore the value recorded in a row."""
     there = _there(shown)
     undone = {
         (one["address"], row["attribute"])
@@ -153,7 +154,7 @@ def without_undone(
 
 
 def together(some: Iterable[Change], more: Iterable[Change]) -> tuple[Change, ...]:
-    """``some``, and of ``more`` the attributes that are not in it, by address."""
+    """``some``, plus the attributes of ``more`` that are not in it, by address."""
     found = {one.address: one for one in some}
     for one in more:
         before = found.get(one.address)
@@ -183,8 +184,9 @@ _ADDRESS: Final = frozenset({"public_dns", "public_ip"})
 
 
 def _reached(there: Mapping[tuple[str, Any], Mapping[str, Any]]) -> frozenset[str]:
-    """Of `_there`, instances whose public address is one that we have associated: the association is compared
-    itself. An apply that fails after it leaves the instance in the state as it was before."""
+    """Instances in `_there` whose public address is an Elastic IP address that we associated: the
+    association is compared itself. If an apply fails after associating it, the state has the instance's
+    earlier address."""
     given = {
         ("aws_instance", one["values"].get("instance_id")): there.get(
             ("aws_eip", one["values"].get("allocation_id"))
@@ -200,7 +202,7 @@ def _reached(there: Mapping[tuple[str, Any], Mapping[str, Any]]) -> frozenset[st
 
 
 def _differs(one: Mapping[str, Any] | None, row: Row) -> bool:
-    """Whether a resource is there and is not as the row has it. One that was replaced is as it should be."""
+    """Whether a resource exists and differs from the row. A resource that was replaced does not differ."""
     return one is not None and not _same(one["values"].get(row["attribute"]), row["was"])
 
 
@@ -212,7 +214,7 @@ _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 
 
 def _marked(marks: Any, name: str) -> bool:
-    """Whether an attribute is sensitive, or anything in it."""
+    """Whether an attribute, or anything in it, is sensitive."""
     if marks is True:
         return True
     marks = [marks.get(name)] if isinstance(marks, dict) else []
@@ -229,24 +231,25 @@ def _restored(planned: Mapping[str, Any], name: str) -> bool:
         return True
     if planned["actions"] != ["update"]:
         return False
-    # What AWS decides again with the update, as a version's number, is the update's.
+    # A value that AWS computes again in the update, such as a version number, is not drift.
     decided = (planned.get("after_unknown") or {}).get(name) is True
     return decided or planned["before"].get(name) != planned["after"].get(name)
 
 
 def _unread(kind: str, name: str, before: Any) -> bool:
-    """Whether the state had nothing where AWS always has something."""
+    """Whether the state had no value for an attribute that AWS always sets."""
     return before in _EMPTY and name in ALWAYS_SET.get(kind, frozenset())
 
 
 def _read(change: Change) -> Change:
-    """The change without what is only read now."""
+    """The change without attributes that were only read now."""
     read = (each for each in change.attributes if not _unread(change.type, each.path, each.before))
     return replace(change, attributes=tuple(read))
 
 
 def _telling(change: Change, more: Mapping[str, frozenset[str]] = MappingProxyType({})) -> Iterator[Change]:
-    """The change without what says nothing; none where that is all. ``more`` are echoes by address."""
+    """The change without irrelevant attributes; nothing if none remain. ``more`` are further echoes by
+    address."""
     echoes = ECHOES.get(change.type, frozenset()) | more.get(change.address, frozenset())
     kept = tuple(one for one in change.attributes if _top(one) not in echoes | {"tags_all"})
     if kept or change.action != "update":
@@ -254,12 +257,12 @@ def _telling(change: Change, more: Mapping[str, frozenset[str]] = MappingProxyTy
 
 
 def _top(attribute: Attribute) -> str:
-    """``tags`` of ``tags.Name``."""
+    """The attribute's first part: ``tags`` of ``tags.Name``."""
     return attribute.path.split("[")[0].split(".")[0]
 
 
 def _newer(shown: Mapping[str, Any]) -> Iterator[str]:
-    """What data sources say now and no resource has yet: the id of a newer image is news, not drift."""
+    """Values of data sources that no resource has yet: the id of a newer image is not drift."""
     modules = [shown.get("prior_state", {}).get("values", {}).get("root_module", {})]
     for module in modules:
         modules += module.get("child_modules", ())

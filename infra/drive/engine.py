@@ -14,7 +14,7 @@ from pathlib import Path
 from infra.errors import DriveError
 
 MINIMUM = (1, 6)
-"""The first release of OpenTofu, and the Terraform it started from."""
+"""The first release of OpenTofu, and the Terraform release it was forked from."""
 
 EMBEDDED = "embedded"
 OVERRIDE = "CAUSEWAY_ENGINE"
@@ -22,14 +22,14 @@ OVERRIDE = "CAUSEWAY_ENGINE"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A program that understands Terraform's command line."""
+    """A program with Terraform's command line."""
 
     name: str
     """``terraform``, ``tofu`` or ``embedded``."""
     version: str
-    """As the engine says it: ``1.11.4``."""
+    """The version that it reports: ``1.11.4``."""
     argv: tuple[str, ...]
-    """What to run, before the arguments."""
+    """The command, without arguments."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
@@ -38,9 +38,9 @@ class Engine:
 def find_engine(environ: Mapping[str, str] | None = None) -> Engine:
     """The engine to use.
 
-    ``CAUSEWAY_ENGINE`` decides when it is set: a path, a name on PATH, or ``embedded``. Otherwise the
-    first of ``terraform`` and ``tofu`` on PATH that is new enough, otherwise the embedded one.
-    `DriveError` when the one that was asked for can't be used.
+    ``CAUSEWAY_ENGINE``, if set, selects it: a path, a name on PATH, or ``embedded``. Otherwise the first of
+    ``terraform`` and ``tofu`` on PATH that is new enough, else the embedded one. Raises `DriveError` if the
+    selected one cannot be used.
     """
     environ = os.environ if environ is None else environ
     wanted = environ.get(OVERRIDE, "")
@@ -63,7 +63,7 @@ def find_engine(environ: Mapping[str, str] | None = None) -> Engine:
 
 
 def engines(environ: Mapping[str, str] | None = None) -> list[tuple[str, Engine | DriveError]]:
-    """Each engine on PATH with what is wrong with it, if anything is: for ``invoke doctor``."""
+    """Each engine on PATH, or the reason why it cannot be used: for ``invoke doctor``."""
     environ = os.environ if environ is None else environ
     found: list[tuple[str, Engine | DriveError]] = []
     for name in ("terraform", "tofu"):
@@ -78,7 +78,7 @@ def engines(environ: Mapping[str, str] | None = None) -> list[tuple[str, Engine 
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """``1.12.0-beta1`` → (1, 12, 0). ValueError for what isn't a version."""
+    """``1.12.0-beta1`` → (1, 12, 0). Raises ValueError if it is not a version."""
     return tuple(int(part) for part in text.split("-", 1)[0].split("+", 1)[0].split("."))
 
 
@@ -92,7 +92,7 @@ def _usable(program: str) -> Engine:
             check=False,
             env={**os.environ, "CHECKPOINT_DISABLE": "1"},
         )
-        # tofu says "terraform_version" too.
+        # tofu also prints "terraform_version".
         version = str(json.loads(said.stdout)["terraform_version"])
         new_enough = parse_version(version)[: len(MINIMUM)] >= MINIMUM
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as problem:
@@ -105,7 +105,7 @@ def _usable(program: str) -> Engine:
 
 
 def _embedded() -> Engine:
-    # -P: the folder that Terraform works in is not a place to import from.
+    # -P: do not import from Terraform's working folder.
     argv = (sys.executable, "-P", "-m", "infra.drive.embedded_terraform")
     try:
         said = subprocess.run(

@@ -1,4 +1,4 @@
-"""What pip installs only if asked, ``pip install 'causeway[local]'``: a command that needs it says so."""
+"""Optional dependencies, ``pip install 'causeway[local]'``: commands that need a missing one say so."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final, Literal
 from infra.errors import UsageError
 
 MOTO: Final = "5.2"
-"""The release of moto whose inside ``infra.localaws`` changes; ``pyproject.toml`` pins it."""
+"""The release of moto that ``infra.localaws`` patches; pinned in ``pyproject.toml``."""
 
 _MODULES: Final = {"local": "moto", "plots": "matplotlib"}
 
 
 def require(extra: Literal["local", "plots"], purpose: str) -> None:
-    """``UsageError`` if an extra is not installed. ``purpose``: what needs it, ``the embedded AWS``."""
+    """Raise ``UsageError`` if an extra is not installed. ``purpose``: what needs it, ``the embedded AWS``."""
     module = _MODULES[extra]
     if find_spec(module) is None:
         raise UsageError(f"{purpose} needs {module}, which is not installed; {_install(extra)}")
 
 
 def require_local() -> None:
-    """``UsageError`` without the moto that the embedded AWS is made of."""
+    """Raise ``UsageError`` if the moto release that the embedded AWS needs is not installed."""
     require("local", "the embedded AWS")
     try:
         installed = version("moto")

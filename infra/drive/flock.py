@@ -1,6 +1,6 @@
-"""Locks between processes, by ``flock(2)``: the operating system frees those of a process that died.
+"""Locks between processes, by ``flock(2)``: the operating system releases those of a process that died.
 
-The usual library loads asyncio and ssl on import, which is a tenth of what a short command may take.
+The usual library loads asyncio and ssl on import, which is a tenth of the time of a short command.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from infra.drive import clock
 
 _BEAT: Final = 0.05
 _TEXT: Final = 1000
-"""Bytes of what a holder writes of itself that are read."""
+"""Maximum bytes read of the description of a lock's holder."""
 _held: set[Path] = set()
 
 
 class Taken(Exception):  # noqa: N818 - a state of the world, which callers put into words
-    """Somebody else holds the lock, and did until the time was up.
+    """Another process holds the lock, and did not release it before the timeout.
 
-    Its text is who, and since when: ``ada@desk, process 4711, since 2026-11-22 09:30:12 UTC``; empty where
-    the holder has not written it yet.
+    Its text says who and since when: ``ada@desk, process 4711, since 2026-11-22 09:30:12 UTC``; empty if the
+    holder has not written it yet.
     """
 
 
 @contextmanager
 def held(path: Path, *, timeout: float = 0, mode: int = 0o644, nested: bool = False) -> Iterator[None]:
-    """Nobody else holds the lock at ``path`` meanwhile, be it another process or another part of this one.
+    """Hold the lock at ``path``, excluding other processes and other parts of this one.
 
-    ``Taken`` after ``timeout`` seconds. ``nested``: what this process holds already it may hold once more.
+    Raises ``Taken`` after ``timeout`` seconds. ``nested``: allow locking it again if this process holds it
+    already.
     """
     path = path.absolute()
     if nested and path in _held:
@@ -50,11 +51,11 @@ def held(path: Path, *, timeout: float = 0, mode: int = 0o644, nested: bool = Fa
         finally:
             _held.discard(path)
     finally:
-        os.close(file)  # which frees it
+        os.close(file)  # which releases it
 
 
 def _holder() -> str:
-    """This process, as `Taken` shows it."""
+    """A description of this process, for `Taken`."""
     since = clock.now().strftime("%Y-%m-%d %H:%M:%S UTC")
     user = os.environ.get("USER") or f"user {os.getuid()}"
     return f"{user}@{os.uname().nodename}, process {os.getpid()}, since {since}\n"

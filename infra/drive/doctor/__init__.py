@@ -1,4 +1,4 @@
-"""Is this machine, and this account, ready? A table of small checks, each with its fix."""
+"""Checks of this computer and the AWS account, each with a fix."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ CHECKS: Final[tuple[Check, ...]] = (
     account.quotas,
     account.state_bucket,
 )
-"""In the order in which a person fixes things. A new check is one function and one row."""
+"""In the order in which problems should be fixed. A new check is one function and one row."""
 
 
 _TERRAFORM: Final = frozenset({machine.engine, machine.cli_config, machine.providers})
 
 
 def examine(context: Context) -> list[Finding]:
-    """What every check finds, in order."""
+    """The findings of all checks, in order."""
     checks = CHECKS if context.builds else [check for check in CHECKS if check not in _TERRAFORM]
     return [finding for check in checks for finding in check(context)]
 
 
 def text(findings: list[Finding]) -> str:
-    """A line a finding, with its remedy below."""
+    """One line per finding, followed by its fix."""
     marks = {"ok": "✓", "warn": "!", "fail": "✗"}
     width = max((len(one.check) for one in findings), default=0)
     lines = []

@@ -1,4 +1,4 @@
-"""Checks whether the account is ready: credentials, clock, regions, quotas, the state's bucket."""
+"""Checks of the account: credentials, clock, regions, quotas, the state's bucket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.drive.clock import now
 from infra.drive.doctor.context import Context, Finding
 
 SKEW: Final = 240
-"""Seconds that our clock may be off. AWS refuses requests that are signed five minutes early or late
+"""Tolerated clock skew in seconds. AWS rejects requests signed five minutes early or late
 (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html)."""
 
 

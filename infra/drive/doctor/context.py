@@ -1,4 +1,4 @@
-"""What is examined, and what comes of it."""
+"""The input and output of checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ State: TypeAlias = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. ``fix`` is what to do; empty when all is well."""
+    """The result of one check. ``fix`` is empty if there is no problem."""
 
     check: str
     state: State
@@ -26,30 +26,30 @@ class Finding:
 
 @dataclass(frozen=True)
 class Context:
-    """What is examined, as plain values. Empty ones leave their checks out."""
+    """The input of checks, as plain values. Checks of empty values are skipped."""
 
     options: str
-    """What names the environment on a command line: ``--env lab``."""
+    """The command-line options that select the environment: ``--env lab``."""
     build: Path
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """As Terraform would see it: credentials, AWS_ENDPOINT_URL."""
+    """The environment that Terraform gets: credentials, AWS_ENDPOINT_URL."""
     builds: bool = True
-    """Whether there is anything for Terraform and Packer to build."""
+    """Whether Terraform and Packer have anything to build."""
     uses_aws: bool = True
     embedded: bool = False
-    """Against the embedded AWS, where an account's limits mean nothing."""
+    """Whether the embedded AWS is used, where account limits do not apply."""
     account: str | None = None
     profile: str | None = None
     regions: tuple[str, ...] = ()
     """AWS regions; the first is the primary one."""
     bucket: str | None = None
-    """Of the state."""
+    """The bucket of the state."""
     bucket_region: str | None = None
     vcpus: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(AWS region, name of a quota in `infra.catalogue.quotas`) → vCPUs that may run there at most."""
+    """(AWS region, name of a quota in `infra.catalogue.quotas`) → the maximum number of vCPUs of the spec."""
 
     def client(self, service: str, region: str | None = None) -> Any:
-        """A boto3 client that gives up soon, by default in a region that nobody has to enable."""
+        """A boto3 client with short timeouts; by default in a region that is enabled in every account."""
         return self._aws.client(service, region or _always_on(self.regions[0] if self.regions else ""))
 
     @cached_property
@@ -58,7 +58,7 @@ class Context:
 
     @cached_property
     def identity(self) -> Mapping[str, Any] | Exception:
-        """Who AWS takes us for, asked once; or why it takes us for nobody."""
+        """The caller identity of the credentials, requested once; or the error."""
         try:
             said: Mapping[str, Any] = self.client("sts").get_caller_identity()
         except errors() as problem:
@@ -67,7 +67,7 @@ class Context:
 
     @property
     def signed_in(self) -> bool:
-        """Whether there is an account to ask."""
+        """Whether the credentials are valid."""
         return self.uses_aws and not isinstance(self.identity, Exception)
 
 
@@ -75,8 +75,8 @@ Check: TypeAlias = Callable[[Context], Iterator[Finding]]
 
 
 def _always_on(region: str) -> str:
-    """A region of the same partition that is enabled in every account: others answer strangers with
-    "invalid token", whatever is wrong."""
+    """A region of the same partition that is enabled in every account: disabled ones answer every request
+    with "invalid token"."""
     if region.startswith("cn-"):
         return "cn-north-1"
     return "us-gov-west-1" if region.startswith("us-gov-") else "us-east-1"

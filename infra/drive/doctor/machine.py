@@ -1,4 +1,4 @@
-"""Checks whether this machine is ready: engine, provider, tools, disk space."""
+"""Checks of this computer: engine, provider, tools, disk space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from infra.drive.engine import EMBEDDED, Engine, engines, find_engine
 from infra.errors import DriveError
 
 ROOM: Final = 2 * 1024**3
-"""Bytes: the AWS provider alone unpacks to some 700 MB."""
+"""Minimum free bytes: the AWS provider alone unpacks to some 700 MB."""
 
 REGISTRY: Final = "https://registry.terraform.io/.well-known/terraform.json"
 
@@ -35,7 +35,7 @@ _TOOLS: Final = {
 
 
 def python(_patient: Context) -> Iterator[Finding]:
-    # The package manager that installs us checks that it is new enough.
+    # The package manager that installs Causeway checks the Python version.
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 
@@ -103,7 +103,7 @@ def _reachable(url: str) -> Finding:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - Terraform asks there too
             answer.read(1)
     except urllib.error.HTTPError:
-        pass  # a mirror has nothing to say at its root, but it has said so
+        pass  # a mirror returns an error for its root path, but it is reachable
     except (OSError, ValueError) as problem:
         return Finding(
             "providers",

@@ -1,16 +1,15 @@
-"""Machine images: baked by Packer, looked up, and thrown away once nothing uses them.
+"""Machine images: baked by Packer, looked up, and deleted once unused.
 
 ::
 
-    bake        one image, from its inputs to AMIs in every region; nothing stays behind when it fails
-    inputs      what goes in, as an archive, and its hash: what was baked already is not baked again
-    packer      the one place that knows how Packer is called (packer-py builds its command lines)
-    progress    what Packer is doing, as a person sees it
+    bake        bakes one image, from its inputs to AMIs in every region; a failure leaves nothing behind
+    inputs      the inputs of an image as an archive, and their hash: equal inputs are not baked again
+    packer      runs Packer; no other module does (packer-py builds its command lines)
     build_resources  what a build instance needs: a subnet, a security group, a key pair
-    journal     bakes that were begun, so that one that was killed can be cleaned up after
-    cleanup     take away whatever a bake left in any region
-    amis        the AMIs there are
-    usage       who uses them
-    listing     what there is of each image, for `invoke images`
-    prune       which may go
+    journal     records bakes in progress, so that a killed one can be cleaned up
+    cleanup     deletes what a bake left in any region
+    amis        looks up our AMIs
+    usage       finds the users of AMIs
+    listing     the state of each image, for `invoke images`
+    prune       decides which AMIs can be deleted, and deletes them
 """

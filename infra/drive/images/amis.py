@@ -1,4 +1,4 @@
-"""The AMIs there are: ours, by their tags, in every region."""
+"""Our AMIs in every region, found by their tags."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from infra.drive.aws import Aws, aws_errors, each_region
 from infra.errors import DriveError
 
 INPUTS: Final = "causeway:inputs"
-"""The tag with the hash of all that went into an image, on AMIs and snapshots."""
+"""The tag with the hash of an image's inputs, on AMIs and snapshots."""
 BAKE: Final = "causeway:bake"
-"""The tag with a bake's id, on everything it makes."""
+"""The tag with a bake's id, on every resource it creates."""
 SOURCE: Final = "causeway:source"
-"""The tag with the AMI that an image started from."""
+"""The tag with the AMI that an image was built from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,13 @@ class Ami:
 
     @property
     def image(self) -> str:
-        """The image's name in the spec; empty for one that we did not bake."""
+        """The image's name in the spec; empty for an AMI that we did not bake."""
         return self.tags.get("image", "")
 
 
 def ours(aws: Aws, regions: Iterable[str], **tags: str) -> dict[str, tuple[Ami, ...]]:
-    """Region → AMIs with all of these tags, newest first; ``inputs`` and ``bake`` mean ``causeway:…``."""
+    """Region → AMIs with all of these tags, newest first; the keywords ``inputs`` and ``bake`` stand for
+    ``causeway:…``."""
     names = {"inputs": INPUTS, "bake": BAKE}
     filters = [{"Name": f"tag:{names.get(key, key)}", "Values": [value]} for key, value in tags.items()]
 
@@ -52,7 +53,7 @@ def ours(aws: Aws, regions: Iterable[str], **tags: str) -> dict[str, tuple[Ami, 
 
 
 def newest_source(aws: Aws, region: str, owner: str, name: str, architecture: str) -> Ami:
-    """What Packer's ``source_ami_filter`` finds. ``DriveError`` where there is no such image."""
+    """The AMI that Packer's ``source_ami_filter`` selects. Raises ``DriveError`` if there is none."""
     filters = {
         "name": name,
         "architecture": architecture,
@@ -73,7 +74,7 @@ def newest_source(aws: Aws, region: str, owner: str, name: str, architecture: st
 
 
 def everywhere(found: Mapping[str, tuple[Ami, ...]]) -> dict[str, Ami] | None:
-    """Region → the newest usable AMI; None unless there is one in every region."""
+    """Region → the newest available AMI; None unless every region has one."""
     usable = {region: [one for one in amis if one.state == "available"] for region, amis in found.items()}
     return {region: amis[0] for region, amis in usable.items()} if all(usable.values()) else None
 

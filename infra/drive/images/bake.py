@@ -26,7 +26,7 @@ from infra.files import Files
 from infra.model.machines import Image
 
 SPOT_PATIENCE: Final = 60.0
-"""Seconds to wait for a spot instance; then one on demand does it."""
+"""Seconds to wait for a Spot Instance; then an On-Demand one is used."""
 
 _INSTANCE: Final = re.compile(r"Instance ID: (i-[0-9a-f]+)")
 _FLEET: Final = "launching the build instance"
@@ -35,56 +35,57 @@ _SCARCE: Final = re.compile(
     r"InsufficientInstanceCapacity|UnfulfillableCapacity|SpotMaxPriceTooLow|MaxSpotInstanceCountExceeded"
     r"|SpotInstanceCountExceeded|sufficient \S+ capacity|no Spot capacity|Max spot instance count"
 )
-"""How EC2 says that there are no spot instances, or none for this account ("Error codes", CreateFleet)."""
+"""EC2's error codes if no Spot capacity is available, or none for this account ("Error codes",
+CreateFleet)."""
 
 _SHOWN: Final = 15
-"""Lines of Packer's that an error quotes."""
+"""Lines of Packer's output that an error quotes."""
 
 _OUR_TAGS: Final = "causeway:"
 
 
 class BakeError(ToolError):
-    """An image was not baked; nothing is left of the attempt."""
+    """An image was not baked; nothing of the attempt is left."""
 
     phase = ""
-    """What Packer was doing, one of `infra.drive.images.packer.PHASES`; empty where it was not running."""
+    """Packer's phase, one of `infra.drive.images.packer.PHASES`; empty if Packer was not running."""
 
 
 class StoppedBakeError(DriveError):
-    """Somebody stopped a bake; nothing is left of it."""
+    """A bake was interrupted; nothing of it is left."""
 
     exit_code = 130
 
 
 class LeftError(DriveError):
-    """What a bake made could not be taken back."""
+    """Resources of a bake could not be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything a bake needs to know of its environment."""
+    """The input of a bake from its environment."""
 
     environment: str
     build: Path
     files: Files
-    """All that is rendered, by path below ``build``."""
+    """All rendered files, by path below ``build``."""
     regions: tuple[str, ...]
-    """AWS regions that get the image; it is made in the first."""
+    """AWS regions that get the image; it is built in the first."""
     project: Path
     """The folder with ``cookbooks/`` and ``packer/``."""
     env: Mapping[str, str]
-    """As Packer sees it: ours, and credentials."""
+    """Packer's environment: that of this process, with credentials."""
     revision: str
-    """The commit of the project, with ``-dirty`` where it is not what is committed; empty outside of git."""
+    """The commit of the project, with ``-dirty`` if files differ from it; empty outside of git."""
     options: str
     clients: Mapping[str, Path]
-    """AWS's name of an architecture → the package of the client that runs cookbooks, fetched and checked."""
+    """AWS's name of an architecture → the verified package of the client that runs cookbooks."""
     subnet: str = ""
     ssh_from: str = ""
     private: bool = False
-    """The build instance has no public address: it is reached by its private one, over the VPN."""
+    """Whether the build instance has no public address and is reached by its private one, through the VPN."""
     polling: int = 15
-    """Seconds between two looks at what EC2 is busy with."""
+    """Seconds between two polls of EC2."""
     spot_patience: float = SPOT_PATIENCE
     ssh_timeout: str = "10m"
 
@@ -103,23 +104,23 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An image whose inputs are known: what would be baked, or was already."""
+    """An image whose inputs are known, and its AMIs if it was baked with them already."""
 
     image: Image
     inputs: Inputs
     source: Ami
-    """What it starts from: the newest that is published."""
+    """The source AMI: the newest one published."""
     present: Mapping[str, str] | None
-    """AWS region → AMI, where it is baked with just these inputs in all of them."""
+    """AWS region → AMI, if all regions have one with exactly these inputs; else None."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """One run of Packer, as far as it has come."""
+    """The progress of one run of Packer."""
 
     progress: PackerProgress
     guard: Callable[[str], None]
-    """What is done to the instance as soon as there is one."""
+    """Called with the build instance as soon as it exists."""
     clock: Callable[[], float]
     instance: str = ""
     phase: str = ""
@@ -137,14 +138,14 @@ class _Run:
             self.progress.enter(phase)
 
     def waits_for_an_instance(self, patience: float) -> bool:
-        """For longer than that."""
+        """Whether it has waited for an instance for longer than ``patience`` seconds."""
         waiting = self.phase == _FLEET and not self.instance
         return waiting and self.clock() - self.since > patience
 
 
 @dataclass(frozen=True, slots=True)
 class _Oven:
-    """One bake, with all that it is done with."""
+    """One bake and its resources."""
 
     job: Job
     ready: Ready
@@ -156,11 +157,11 @@ class _Oven:
 
 
 class _NoSpot(Exception):  # noqa: N818 - a state of the market
-    """No spot instance was to be had in time."""
+    """No Spot Instance was available in time."""
 
 
 def prepare(job: Job, image: Image, aws: Aws) -> Ready:
-    """Gather an image's inputs and look whether it is baked already. Changes nothing."""
+    """Collect an image's inputs and look up AMIs that were baked from them. Changes nothing."""
     source = amis.newest_source(aws, job.region, image.source.owner, image.source.name, image.architecture)
     members = inputs.contents(job.files, image.name, job.cookbooks, job.packer)
     gathered = inputs.gather(
@@ -175,10 +176,10 @@ def prepare(job: Job, image: Image, aws: Aws) -> Ready:
 def bake(
     job: Job, ready: Ready, aws: Aws, program: packer.Packer, progress: PackerProgress, *, spot: bool = True
 ) -> dict[str, str]:
-    """Bake it: AWS region → AMI, available in all of them.
+    """Bake an image; returns AWS region → AMI, available in all regions.
 
-    ``BakeError`` with the phase it failed in and Packer's last words; ``StoppedBakeError`` after a Ctrl-C;
-    ``LeftError`` when, besides, something could not be taken back.
+    Raises ``BakeError`` with the failed phase and Packer's last lines; ``StoppedBakeError`` after Ctrl-C;
+    ``LeftError`` if, in addition, something could not be deleted.
     """
     journal = Journal(job.build / "state")
     bake_id = new_id()
@@ -199,7 +200,7 @@ def bake(
 
 
 def recover(job: Job, aws: Aws, note: Callable[[str], None]) -> None:
-    """Clean up after bakes that were killed. ``LeftError`` when that can't be done."""
+    """Clean up after bakes that were killed. Raises ``LeftError`` if that fails."""
     journal = Journal(job.build / "state")
     with journal.dead() as entries:
         for entry in entries:
@@ -208,7 +209,7 @@ def recover(job: Job, aws: Aws, note: Callable[[str], None]) -> None:
 
 
 def _attempts(oven: _Oven, spot: bool) -> dict[str, str]:
-    """On a spot instance, else on demand."""
+    """Bake on a Spot Instance, else on demand."""
     job, entry = oven.job, oven.entry
     folder = (job.build / "packer" / oven.ready.image.name).absolute()
     oven.progress.enter("preparing")
@@ -247,7 +248,7 @@ def _attempts(oven: _Oven, spot: bool) -> dict[str, str]:
 
 
 def _on_spot(oven: _Oven, folder: Path, values: Mapping[str, Any]) -> bool:
-    """Whether it worked out; False where no spot instance was to be had."""
+    """Run Packer on a Spot Instance; False if none was available."""
     try:
         _run(oven, folder, {**values, "spot": True})
     except _NoSpot:
@@ -257,7 +258,7 @@ def _on_spot(oven: _Oven, folder: Path, values: Mapping[str, Any]) -> bool:
 
 
 def _run(oven: _Oven, folder: Path, values: Mapping[str, Any]) -> None:
-    """One run of Packer. ``_NoSpot`` when it ended for want of a spot instance."""
+    """Run Packer once. Raises ``_NoSpot`` if it ended because no Spot Instance was available."""
     from time import monotonic
 
     job, entry, journal = oven.job, oven.entry, oven.journal
@@ -332,7 +333,7 @@ def _made(manifest: Path, regions: tuple[str, ...], entry: Entry) -> dict[str, s
 
 
 def _require_imdsv2(aws: Aws, amis: Mapping[str, str]) -> None:
-    """Their instances answer metadata requests with a token alone (EC2 User Guide, "Configure the AMI")."""
+    """Set the AMIs to require IMDSv2 on their instances (EC2 User Guide, "Configure the AMI")."""
 
     def require(region: str) -> None:
         with aws_errors(
@@ -346,7 +347,8 @@ def _require_imdsv2(aws: Aws, amis: Mapping[str, str]) -> None:
 
 
 def _tags(job: Job, ready: Ready, entry: Entry) -> dict[str, str]:
-    """On everything it makes. A value has at most 256 characters (EC2 User Guide, "Tag restrictions")."""
+    """The tags of all resources of a bake. A value has at most 256 characters (EC2 User Guide, "Tag
+    restrictions")."""
     cookbooks = " ".join(f"{name}={version}" for name, version in ready.inputs.cookbooks.items())
     values = json.loads(job.files[f"packer/{ready.image.name}/image.pkrvars.json"])
     tags = {
@@ -360,7 +362,7 @@ def _tags(job: Job, ready: Ready, entry: Entry) -> dict[str, str]:
 
 
 def _take_back(aws: Aws, journal: Journal, entry: Entry, problem: BaseException | None, options: str) -> None:
-    """After a bake that went well, all but the images; after any other, everything."""
+    """Delete the temporary resources of a successful bake; everything, if it failed."""
     try:
         cleanup.sweep(aws, entry, images=problem is not None)
     except (DriveError, RegionsError) as left:

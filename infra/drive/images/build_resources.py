@@ -1,8 +1,8 @@
-"""What a build instance needs: a subnet with internet access, a security group, a key pair.
+"""The resources of a build instance: a subnet with internet access, a security group, a key pair.
 
-They are ours and not Packer's, as ours carry the bake's tags from their first moment, whatever Packer's
-version: what a bake that was killed left can be found. The key is an ed25519 one: Packer 1.6 would make an
-RSA one and sign with SHA-1, which OpenSSH since 8.8, and so Ubuntu since 22.04, refuses.
+They are created here rather than by Packer so that they have the bake's tags from creation, whatever
+Packer's version: those left by a killed bake can be found. The key is ed25519: Packer 1.6 would create an
+RSA key and sign with SHA-1, which OpenSSH since 8.8, and so Ubuntu since 22.04, refuses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from infra.drive.secret_files import write_file
 from infra.errors import DriveError
 
 CHECKIP: Final = "https://checkip.amazonaws.com"
-"""Tells who asks the address it sees (AWS, "IP address ranges")."""
+"""Returns the caller's public address (AWS, "IP address ranges")."""
 
 _NEEDS: Final = (
     "ec2:DescribeVpcs", "ec2:DescribeSubnets", "ec2:CreateSecurityGroup", "ec2:AuthorizeSecurityGroupIngress",
@@ -27,7 +27,7 @@ _NEEDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a build instance stands."""
+    """Where a build instance is placed."""
 
     vpc: str
     subnet: str
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class BuildResources:
-    """What was made for one bake."""
+    """The resources created for one bake."""
 
     place: Place
     security_group: str
@@ -44,9 +44,9 @@ class BuildResources:
 
 
 def place(aws: Aws, region: str, environment: str, instance_type: str, subnet: str = "") -> Place:
-    """The subnet that was named; else a public one of the environment; else one of the default VPC.
+    """The given subnet; else a public one of the environment; else one of the default VPC.
 
-    In a zone that offers the instance type. ``DriveError`` where there is none.
+    In a zone that offers the instance type. Raises ``DriveError`` if there is none.
     """
     ec2 = aws.client("ec2", region)
     with aws_errors(f"look for a subnet in {region}", needs=_NEEDS, quoting=True):
@@ -81,9 +81,9 @@ def _place(row: Mapping[str, Any]) -> Place:
 
 
 def own_address(env: Mapping[str, str]) -> str:
-    """The block that we come from, as AWS sees us: one address."""
+    """The address of this computer as AWS sees it, as a /32 block."""
     if env.get("AWS_ENDPOINT_URL"):
-        return "127.0.0.0/8"  # an AWS of one's own is on this machine
+        return "127.0.0.0/8"  # a custom endpoint is on this computer
     from ipaddress import IPv4Address
     from urllib.request import urlopen
 
@@ -100,7 +100,7 @@ def own_address(env: Mapping[str, str]) -> str:
 def make(
     aws: Aws, region: str, where: Place, bake: str, ssh_from: str, tags: Mapping[str, str], folder: Path
 ) -> BuildResources:
-    """Make what the instance needs; the private key goes to ``folder``, mode 0600."""
+    """Create the resources of the instance; the private key is written to ``folder`` with mode 0600."""
     name = f"causeway-{bake}"
     ec2 = aws.client("ec2", region)
     private, public = key()
@@ -131,7 +131,7 @@ def make(
 
 
 def key() -> tuple[bytes, bytes]:
-    """A new ed25519 key pair in OpenSSH's forms: private, public."""
+    """A new ed25519 key pair in OpenSSH's formats: private, public."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (
         Encoding,

@@ -1,7 +1,7 @@
-"""Removes what a bake left, found by its tag, its names, and what depends on these.
+"""Deletes what a bake left, found by its tag, its names, and dependencies of these.
 
-Packer cleans up after itself, but for what it can't: copies in other regions when one of them failed, and all
-of it when it was killed. What is gone already is not an error, so a sweep may run any number of times.
+Packer cleans up after itself, except for copies in other regions if one of them failed, and everything if it
+was killed. Resources that no longer exist are not an error, so cleaning up can be repeated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from infra.drive.images.amis import BAKE, ami
 from infra.drive.images.journal import Entry
 
 _PATIENCE: Final = 300.0
-"""Seconds for an instance to go: what it holds can be deleted only then."""
+"""Seconds to wait for an instance to terminate; only then can its resources be deleted."""
 _BEAT: Final = 2.0
 
 _NEEDS: Final = (
@@ -30,7 +30,7 @@ _LIVING: Final = ["pending", "running", "shutting-down", "stopping", "stopped"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Thing:
-    """Something in EC2."""
+    """A resource in EC2."""
 
     region: str
     kind: str
@@ -44,9 +44,9 @@ class Thing:
 def sweep(
     aws: Aws, entry: Entry, *, images: bool = True, sleep: Callable[[float], None] = time.sleep
 ) -> list[Thing]:
-    """Delete all that a bake left, in every region; what it was. ``images``: AMIs and snapshots too.
+    """Delete what a bake left in every region; returns what was deleted. ``images``: AMIs and snapshots too.
 
-    ``RegionsError`` or ``AwsError`` when something can't be deleted: it is still there then.
+    Raises ``RegionsError`` or ``AwsError`` if something cannot be deleted.
     """
     gone = list(_machines(aws, entry, sleep))
     if images:
@@ -65,7 +65,7 @@ def _machines(aws: Aws, entry: Entry, sleep: Callable[[float], None]) -> Iterato
         groups = [row["GroupId"] for row in ec2.describe_security_groups(Filters=ours)["SecurityGroups"]]
         instances = _ids(ec2, ours)
         if groups:
-            # A spot instance of Packer 1.6's has no tags in its first second.
+            # A Spot Instance of Packer 1.6 has no tags in its first second.
             instances |= _ids(ec2, [{"Name": "instance.group-id", "Values": groups}])
         volumes = {row["VolumeId"] for row in ec2.describe_volumes(Filters=ours)["Volumes"]}
         if instances:
@@ -88,7 +88,8 @@ def _machines(aws: Aws, entry: Entry, sleep: Callable[[float], None]) -> Iterato
 
 
 def _images(aws: Aws, entry: Entry, region: str) -> list[Thing]:
-    """AMIs by tag and by name, as Packer tags last of all; their snapshots, and those that only say so."""
+    """AMIs by tag and by name, as Packer adds tags last; their snapshots, and snapshots that only name the
+    AMI."""
     ec2 = aws.client("ec2", region)
     gone: list[Thing] = []
     with aws_errors(f"clean up after the bake {entry.id} in {region}", needs=_NEEDS, quoting=True):
@@ -143,7 +144,7 @@ def _wait_until_gone(ec2: Any, instances: set[str], sleep: Callable[[float], Non
 
 
 def _delete_group(ec2: Any, group: str, sleep: Callable[[float], None]) -> None:
-    """A group is in use for a moment after its last instance has gone."""
+    """Delete a security group. It remains in use for a moment after its last instance has terminated."""
     from botocore.exceptions import ClientError
 
     deadline = time.monotonic() + _PATIENCE

@@ -1,9 +1,9 @@
 """The inputs of an image: the archive for the build instance, the hash of all inputs, and the commit.
 
-An image with the same hash is not baked again. The archive is byte for byte the same for the same inputs::
+An image with the same hash is not baked again. The archive is reproducible: equal inputs give equal bytes::
 
     chef/       the Chef repository that the roles run from: rendered files, and the cookbooks
-    image/      files needed while baking: checks with their variables, files of the image's own
+    image/      files needed while baking: checks with their variables, files of this image
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from infra.files import Files
 _TEMPLATE: Final = ("image.pkr.hcl",)
 
 _ELSEWHERE: Final = frozenset({"region", "regions", "instance_types", "tags"})
-"""Variables that do not change what is in the image: where it is made, and what it is called."""
+"""Variables that do not affect the contents of the image: where it is built, and its name."""
 
 _METADATA: Final = re.compile(r"chef/cookbooks/([^/]+)/metadata\.rb")
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What an image is made of."""
+    """The inputs of an image."""
 
     image: str
     digest: str
-    """SHA-256, in hexadecimal: the tag ``causeway:inputs``."""
+    """SHA-256 in hexadecimal: the value of the tag ``causeway:inputs``."""
     source: str
-    """The AMI it starts from."""
+    """The source AMI."""
     cookbooks: Mapping[str, str]
     """Name → version."""
     payload: bytes
@@ -51,8 +51,8 @@ class Inputs:
 def gather(
     files: Files, image: str, source: str, members: Mapping[str, bytes], payload: bytes, scripts: Path
 ) -> Inputs:
-    """``files``: what was rendered; ``members``: its ``contents``; ``payload``: their ``archive``;
-    ``scripts``: the folder of provisioning scripts."""
+    """Collect the inputs. ``files``: all rendered files; ``members``: the result of ``contents``;
+    ``payload``: that of ``archive``; ``scripts``: the folder of provisioning scripts."""
     told = hashlib.sha256()
     values: dict[str, Any] = json.loads(files[f"packer/{image}/image.pkrvars.json"])
     parts: dict[str, bytes] = {
@@ -71,7 +71,7 @@ def gather(
 
 
 def versions(members: Mapping[str, bytes]) -> dict[str, str]:
-    """Cookbook → version, as each one's metadata says it. A folder's name is its cookbook's."""
+    """Cookbook → version, from its metadata. The cookbook is named by its folder."""
     found = {}
     for path, data in members.items():
         match = _METADATA.fullmatch(path)
@@ -84,9 +84,9 @@ def versions(members: Mapping[str, bytes]) -> dict[str, str]:
 def contents(files: Files, image: str, cookbooks: Path, packer: Path) -> dict[str, bytes]:
     """Path in the archive → bytes, sorted.
 
-    ``files`` is everything that was rendered, by path below the build folder; of the Chef repository's nodes
-    and images only this image's is taken: what other machines are is nothing to this one. ``cookbooks`` and
-    ``packer`` are the folders of the project. ``DriveError`` where there is nothing to run.
+    ``files`` are all rendered files, by path below the build folder; of the Chef repository's nodes and
+    images only this image's are included, as it does not depend on the others. ``cookbooks`` and ``packer``
+    are the folders of the project. Raises ``DriveError`` if the image was not rendered.
     """
     node = f"chef/images/{image}.json"
     if node not in files:
@@ -106,7 +106,7 @@ def contents(files: Files, image: str, cookbooks: Path, packer: Path) -> dict[st
 
 
 def archive(members: Mapping[str, bytes]) -> bytes:
-    """A gzip-compressed tar archive (POSIX.1-2001), without times, owners or the order of a file system."""
+    """A gzip-compressed tar archive (POSIX.1-2001) without times and owners, sorted by name."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path, data in sorted(members.items()):
@@ -118,7 +118,7 @@ def archive(members: Mapping[str, bytes]) -> bytes:
 
 
 def revision(project: Path) -> str:
-    """The commit's hash, with ``-dirty`` where files differ from it; empty outside of a repository."""
+    """The commit's hash, with ``-dirty`` if files differ from it; empty outside of a repository."""
     try:
         said = subprocess.run(
             ["git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],

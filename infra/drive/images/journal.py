@@ -1,7 +1,7 @@
-"""Bakes that were begun and not ended, on disk: what a killed one left is cleaned up by the next command.
+"""Records bakes in progress on disk, so that the next command cleans up after a killed one.
 
-``state/bakes/<id>.json`` says where to look. While a bake runs, its process holds ``<id>.run``, and its
-Packer ``<id>.packer``, both by flock(2): an entry that neither holds is of a bake that is dead.
+``state/bakes/<id>.json`` names the resources. While a bake runs, its process locks ``<id>.run``, and its
+Packer ``<id>.packer``, both by flock(2): an entry with neither lock belongs to a dead bake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from infra.drive.flock import Taken, held
 from infra.drive.secret_files import write_file
 
 _PATIENCE: Final = 600.0
-"""Seconds that a Packer whose caller died may take to clean up."""
+"""Seconds that a Packer without a parent may take to clean up."""
 
 _TIME: Final = "%Y%m%d-%H%M%S"
 
@@ -31,12 +31,12 @@ class Entry:
     """A bake."""
 
     id: str
-    """``20261121-140311-5f3a9c``: begun then, in UTC."""
+    """``20261121-140311-5f3a9c``: the start in UTC, and a random suffix."""
     image: str
     name: str
-    """Of the AMI, in every region."""
+    """The name of the AMI in every region."""
     region: str
-    """Where the build instance is."""
+    """The region of the build instance."""
     regions: tuple[str, ...]
 
 
@@ -46,7 +46,7 @@ def new_id(now: datetime | None = None) -> str:
 
 
 def begun(bake: str) -> datetime | None:
-    """When a bake of this id began; None for anything else."""
+    """When the bake with this id began; None if the text is not an id."""
     try:
         return datetime.strptime(bake.rpartition("-")[0], _TIME).replace(tzinfo=UTC)
     except ValueError:
@@ -54,13 +54,13 @@ def begun(bake: str) -> datetime | None:
 
 
 class Journal:
-    """The bakes of an environment."""
+    """The records of an environment's bakes."""
 
     def __init__(self, state: Path) -> None:
         self.folder = private(private(state) / "bakes")
 
     def log(self, bake: str) -> Path:
-        """Where its Packer says what it does; stays when the bake is over."""
+        """The path of Packer's log; it is kept after the bake."""
         return self.folder / f"{bake}.log"
 
     def packer_lock(self, bake: str) -> Path:
@@ -68,19 +68,20 @@ class Journal:
 
     @contextmanager
     def running(self, entry: Entry) -> Iterator[None]:
-        """It runs, in this process."""
+        """Record that the bake runs in this process."""
         with held(self.folder / f"{entry.id}.run", mode=0o600):
             write_file(self.folder / f"{entry.id}.json", json.dumps(asdict(entry)) + "\n")
             yield
 
     def done(self, entry: Entry) -> None:
-        """Nothing of it is left to clean up."""
+        """Remove the entry: everything is cleaned up."""
         for ending in ("json", "key", "run", "packer", "vars.json", "manifest.json", "tar.gz"):
             (self.folder / f"{entry.id}.{ending}").unlink(missing_ok=True)
 
     @contextmanager
     def dead(self, *, patience: float = _PATIENCE) -> Iterator[list[Entry]]:
-        """Those that nobody works on any more. A Packer among them that still cleans up is waited for."""
+        """Yield the entries of bakes whose process died. If a Packer among them still cleans up, wait for
+        it."""
         from contextlib import ExitStack
 
         found: list[Entry] = []

@@ -14,7 +14,8 @@ from infra.drive.images.usage import Use, uses
 from infra.model.machines import Image
 
 State: TypeAlias = Literal["current", "changed", "not baked", "gone"]
-"""Baked of what its inputs are now; of what they were once; no AMI is locked; the locked AMI is not there."""
+"""Baked from the current inputs; from earlier inputs; no AMI in the lock file; the locked AMI does not
+exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +26,21 @@ class Row:
     site: str
     region: str
     ami: str | None
-    """The locked one."""
+    """The AMI in the lock file."""
     state: State
     created: datetime | None
     base: str | None
     """The AMI it was built on."""
     base_created: datetime | None
-    """When that was published: what its packages lacked then, only the bake has fixed."""
+    """When the base AMI was published: its packages are as of then, except those that the bake updated."""
     newer_base: datetime | None
-    """When the newest one was published, where that is another."""
+    """When the newest base AMI was published, if it is another one."""
     users: tuple[str, ...]
-    """What launches it."""
+    """What launches instances of it."""
     instances: int
-    """How many run it."""
+    """The number of running instances of it."""
     behind: int
-    """How many run an older one of the same image."""
+    """The number of instances of older AMIs of the image."""
 
 
 def rows(
@@ -50,8 +51,8 @@ def rows(
     newest: Ami,
     pools: Mapping[str, tuple[str, ...]],
 ) -> list[Row]:
-    """One a site. ``sites``: AWS site → region; ``digest``: the hash of the image's inputs now; ``newest``:
-    the newest source image; ``pools``: AWS site → what the spec runs on this image there."""
+    """One row per site. ``sites``: AWS site → region; ``digest``: the hash of the image's current inputs;
+    ``newest``: the newest source AMI; ``pools``: AWS site → the users of this image in the spec."""
     regions = sorted(set(sites.values()))
     found = amis.ours(aws, regions, image=image.name)
     used = uses(aws, regions)
@@ -94,14 +95,14 @@ def _row(
 
 
 def _published(aws: Aws, newest: Ami, found: Mapping[str, tuple[Ami, ...]]) -> dict[str, datetime]:
-    """Source AMI → when it was published; Canonical takes old ones back after some years."""
+    """Source AMI → publication date; Canonical removes old AMIs after some years."""
     bases = {one.tags[SOURCE] for amis in found.values() for one in amis if SOURCE in one.tags} - {newest.id}
     published = {newest.id: newest.created}
     if bases:
         with aws_errors(
             f"look for source images in {newest.region}", needs=("ec2:DescribeImages",), quoting=True
         ):
-            # By a filter: the id of an image that no longer exists would be an error.
+            # By a filter, as the id of an AMI that no longer exists would be an error.
             answer = aws.client("ec2", newest.region).describe_images(
                 Filters=[{"Name": "image-id", "Values": sorted(bases)}]
             )

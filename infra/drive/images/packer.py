@@ -1,7 +1,8 @@
-"""The one place that knows how Packer is called.
+"""Runs Packer; no other module does.
 
-packer-py builds the command lines; the processes are run here, because it can't stream. What Packer says it
-says in its machine-readable form (https://developer.hashicorp.com/packer/docs/commands#machine-readable-output).
+packer-py builds the command lines; the processes are run here, because it cannot stream output. Packer's
+output is in its machine-readable format
+(https://developer.hashicorp.com/packer/docs/commands#machine-readable-output).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MINIMUM: Final = (1, 6, 6)
 """The last release with the Amazon builder built in, which Debian and Ubuntu still ship."""
 
 PLUGINS: Final = (1, 7)
-"""From here on Packer fetches its builders: `packer init`."""
+"""From this version on Packer installs its builders with `packer init`."""
 
 _GET: Final = (
     "install Packer 1.6.6 or newer: `apt install packer` on Debian and Ubuntu, or "
@@ -33,9 +34,9 @@ _GET: Final = (
 _VERSION: Final = re.compile(r"^Packer v?(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
 _TAIL: Final = 200
 _WRONG: Final = re.compile(r"Provisioning step had errors|errored after")
-"""What Packer says once something has failed."""
+"""Packer's output after a failure."""
 _WELL: Final = re.compile(r": ok: |: Adding tag: |: Tagging snapshot: ")
-"""What is of no interest to who asks what went wrong: checks that hold, tags."""
+"""Lines that are left out of errors: successful checks, tags."""
 PHASES: Final = (
     (r"Prevalidating|Querying for|Found Image ID", "looking up the source image"),
     (r"Launching a (source|spot) AWS", "launching the build instance"),
@@ -55,7 +56,7 @@ PHASES: Final = (
     (r"Adding tags to AMI", "tagging"),
     (r"Terminating the source AWS instance", "cleaning up"),
 )
-"""Pattern of a line of Packer's, 1.6 or current → what it is doing from then on."""
+"""Pattern of a line of Packer, 1.6 or current → the phase that begins with it."""
 _PATTERNS: Final = tuple((re.compile(pattern), phase) for pattern, phase in PHASES)
 _SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
 
@@ -67,7 +68,7 @@ def phase_of(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Packer:
-    """A program that understands Packer's command line."""
+    """A program with Packer's command line."""
 
     path: str
     version: tuple[int, int, int]
@@ -82,21 +83,21 @@ class Packer:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A line of Packer's: what kind it is, and its text."""
+    """A line of Packer's output: its kind and its text."""
 
     kind: str
-    """``say``, ``message`` or ``error`` for people; else Packer's own type, such as ``artifact``."""
+    """``say``, ``message`` or ``error`` for people; otherwise Packer's type, such as ``artifact``."""
     text: str
 
 
 @dataclass(slots=True)
 class Heard:
-    """What Packer said in a run."""
+    """The output of a run."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_TAIL))
-    """The last ones, for people."""
+    """The last lines for people."""
     failure: list[str] = field(default_factory=list)
-    """The last ones before it first went wrong: what comes after is cleaning up."""
+    """The last lines before the first error; later lines are about cleaning up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class PackerError(ToolError):
 
 
 def find(environ: Mapping[str, str] | None = None) -> Packer:
-    """The Packer on PATH. ``DriveError``, with how to get one, where there is none that can be used."""
+    """Packer on PATH. Raises ``DriveError``, with how to install it, if there is none that can be used."""
     environ = os.environ if environ is None else environ
     path = shutil.which("packer", path=environ.get("PATH"))
     if path is None:
@@ -137,7 +138,8 @@ def find(environ: Mapping[str, str] | None = None) -> Packer:
 
 
 def prepare(packer: Packer, folder: Path, env: Mapping[str, str]) -> None:
-    """Fetch what the template in ``folder`` needs; does nothing where all is built in or here already."""
+    """Install the plugins that the template in ``folder`` needs. Does nothing if they are built in or
+    installed."""
     if not packer.fetches_plugins:
         return
     command = _command(packer, "init", str(folder))
@@ -159,9 +161,10 @@ def build(
     on_beat: Callable[[], None] = lambda: None,
     on_interrupt: Callable[[int], None] = lambda _times: None,
 ) -> Ran:
-    """Run `packer build` on the template in ``folder`` to its end; Ctrl-C makes it clean up, and is reported.
+    """Run `packer build` on the template in ``folder``. Ctrl-C makes it clean up, and is reported in the
+    result.
 
-    ``log`` gets all it says; ``lock`` is locked while it lives, which may be longer than we do.
+    ``log`` receives all output; ``lock`` is locked while Packer runs, which may be longer than this process.
     """
     command = [
         sys.executable, "-I", str(_SUPERVISOR), str(log), str(lock),
@@ -199,7 +202,7 @@ def build(
 
 
 def parse(line: str) -> Said:
-    """A machine-readable line: ``time,target,type,data…``; a line of another form has no kind."""
+    """Parse a machine-readable line, ``time,target,type,data…``. A line in another format has no kind."""
     parts = line.split(",", 3)
     if len(parts) < 4 or not parts[0].isdigit():
         return Said("", line)
@@ -221,7 +224,7 @@ class _Tail:
         self._rest = ""
 
     def lines(self, *, last: bool = False) -> Iterator[str]:
-        """Those that were finished since it was asked before; ``last``: also one that never will be."""
+        """The complete lines since the last call; ``last``: also an incomplete one."""
         self._rest += self._stream.read()
         *whole, self._rest = self._rest.split("\n")
         yield from whole
@@ -231,18 +234,19 @@ class _Tail:
 
 
 def _template(packer: Packer, folder: Path) -> str:
-    """Packer 1.6 knows no ``packer`` block: it gets the one file that has none."""
+    """The template's file or folder. Packer 1.6 does not know ``packer`` blocks: it gets the one file
+    without any."""
     return str(folder if packer.fetches_plugins else folder / "image.pkr.hcl")
 
 
 def _command(packer: Packer, verb: str, template: str, var_files: Sequence[Path] = ()) -> list[str]:
-    """The command line, as packer-py has it."""
+    """The command line, built by packer-py."""
     import packerpy
 
-    library: Any = packerpy  # it has no annotations
+    library: Any = packerpy  # no type annotations
 
     class Builder(library.PackerExecutable):  # type: ignore[misc]
-        """packer-py, but that it gives its command line out instead of running it."""
+        """packer-py, but it returns its command line instead of running it."""
 
         def execute_cmd(self, packer_cmd: str, template: str | None = None, **kwargs: Any) -> list[str]:
             options = self._explode_args(**kwargs)
@@ -253,7 +257,7 @@ def _command(packer: Packer, verb: str, template: str, var_files: Sequence[Path]
     if verb == "init":
         initialised: list[str] = builder.execute_cmd("init", template)
         return initialised
-    # packer-py takes an option once; Packer takes several files of variables, the last one wins.
+    # packer-py accepts an option once; Packer takes several variable files, of which the last one wins.
     first, *others = var_files
     built: list[str] = builder.build(template, color="false", on_error="cleanup", var_file=str(first))
     return [*built[:-1], *(f"-var-file={other}" for other in others), built[-1]]

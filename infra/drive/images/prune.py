@@ -1,4 +1,4 @@
-"""Which images may go: ``decide``, from what there is, what is locked and what is used; then ``remove``."""
+"""Which images can be deleted: ``decide``, from the AMIs, the lock files and their users; then ``remove``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from infra.drive.images.journal import Entry, begun
 from infra.drive.images.usage import Use
 
 STALE: Final = timedelta(hours=6)
-"""A bake that began before is over, whether it failed or not."""
+"""A bake that began earlier is over, whether or not it failed."""
 
 _NEEDS: Final = ("ec2:DeregisterImage", "ec2:DeleteSnapshot")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether one bake's images stay: in all regions, they stay or go together."""
+    """Whether one bake's AMIs are kept: in all regions or in none."""
 
     bake: str
     image: str
@@ -71,7 +71,7 @@ def _age(amis: Iterable[Ami]) -> datetime:
 
 
 def remove(aws: Aws, verdicts: Iterable[Verdict]) -> tuple[int, int]:
-    """Deregister what may go, with its snapshots: how many AMIs and snapshots that were."""
+    """Deregister the AMIs that are not kept, and delete their snapshots; returns the numbers of both."""
     going: dict[str, list[Ami]] = {}
     for verdict in verdicts:
         if not verdict.stays:
@@ -94,7 +94,7 @@ def remove(aws: Aws, verdicts: Iterable[Verdict]) -> tuple[int, int]:
 
 
 def strays(aws: Aws, regions: Sequence[str], environment: str, now: datetime) -> list[Entry]:
-    """Bakes of the environment that are over, and left something in the build region."""
+    """Bakes of the environment that are over and left resources in the build region."""
     ec2 = aws.client("ec2", regions[0])
     filters = [
         {"Name": "tag-key", "Values": [BAKE]},

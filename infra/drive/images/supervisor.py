@@ -1,12 +1,12 @@
-"""``python supervisor.py LOG LOCK COMMAND…``: run Packer, and stop it on a signal or once its caller is gone.
+"""``python supervisor.py LOG LOCK COMMAND…``: run Packer, and stop it on a signal or if the caller dies.
 
-What it says goes to the file LOG, so that nobody's end can break a pipe under a program that is cleaning up.
-The file LOCK is locked (flock(2)) for as long as it lives: who sees it free knows that it is gone.
+Its output goes to the file LOG, so that it does not get SIGPIPE while it cleans up. The file LOCK is locked
+(flock(2)) while it runs: if the lock is free, it has ended.
 
-Packer runs itself once more and starts a process a plugin; the first of them ignores a SIGINT, as it
-expects the terminal to tell them all. So all of this process group are told. That happens once: a second
-SIGINT makes Packer give up. Should this process be killed, Packer gets a SIGTERM, where the system can do
-that (Linux, PR_SET_PDEATHSIG, prctl(2)). Run as a script: it must be quick to start.
+Packer runs itself again and starts a process per plugin; its first process ignores SIGINT, as it expects the
+terminal to signal the whole process group. So all processes of this group get the signal, once: a second
+SIGINT makes Packer abort. If this process is killed, Packer gets a SIGTERM, where the system supports it
+(Linux, PR_SET_PDEATHSIG, prctl(2)). Run as a script: it must start quickly.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ def main() -> int:
     fcntl.flock(held, fcntl.LOCK_EX)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     process = subprocess.Popen(command, stdout=out, stderr=out, pass_fds=(held,), preexec_fn=_heeding)
-    if told:  # before there was anybody to tell
+    if told:  # before the child was started
         process.send_signal(signal.SIGTERM)
     while True:
         try:
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _heeding() -> None:
-    """In Packer's process: signals that a shell's background job ignores mean something again."""
+    """In Packer's process: restore signals that a shell ignores in background jobs."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         import ctypes

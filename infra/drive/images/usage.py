@@ -1,4 +1,4 @@
-"""Finds out which AMIs are in use: by instances, and by what Auto Scaling groups would launch next."""
+"""Finds the AMIs in use: by instances, and by what Auto Scaling groups would launch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Use:
 
 
 def uses(aws: Aws, regions: Iterable[str]) -> dict[str, tuple[Use, ...]]:
-    """Region → every use there, by any resource: an image may be used by resources that are not ours."""
+    """Region → all uses of AMIs there, by any resource: an image may be used by resources outside of
+    Causeway."""
 
     def look(region: str) -> tuple[Use, ...]:
         with aws_errors(f"look who uses images in {region}", needs=_NEEDS, quoting=True):
@@ -99,7 +100,7 @@ def _launching(aws: Aws, region: str) -> Iterator[Use]:
 
 
 def templates(group: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The launch templates of a group of DescribeAutoScalingGroups: id and version, as they stand there."""
+    """The launch templates of a group of DescribeAutoScalingGroups: id and version as configured."""
     mixed = group.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
     rows = [
         group.get("LaunchTemplate"),

@@ -1,1 +1,1 @@
-"""The cluster as it is: its keys, its API, what is applied to it, its nodes, versions and snapshots."""
+"""The running cluster: keys, API, applied objects, nodes, upgrades and snapshots."""

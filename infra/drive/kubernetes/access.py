@@ -1,7 +1,7 @@
 """Access to the API: its address, and credentials valid for an hour, issued by the cluster's CA.
 
-They exist as files for as long as a command runs, in a folder of their own below ``build/<env>/state``
-(0700), for kubectl and helm read nothing else.
+They are files while a command runs, in a folder of mode 0700 below ``build/<env>/state``, as kubectl and
+helm only read files.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from infra.errors import UsageError
 from infra.model import Cluster
 
 ADDRESS: Final = "CAUSEWAY_API"
-"""The environment variable that names another way to the API, ``127.0.0.1:6443``: the end of an SSH tunnel.
-The server must show the certificate of its own name all the same."""
+"""The environment variable with another address of the API, ``127.0.0.1:6443``: the end of an SSH tunnel.
+The server's certificate must still be valid for its own name."""
 
 LIFE: Final = timedelta(hours=1)
 _RENEWED: Final = timedelta(minutes=20)
-"""Credentials with less time left than this are renewed before they are used."""
+"""Credentials that expire sooner are renewed before use."""
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 SUPER: Final = "system:masters"
-"""The group that no RBAC rule can lock out: a cluster whose bindings are broken must be repairable."""
+"""The group that RBAC cannot restrict, so that a cluster with broken bindings can be repaired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the API is."""
+    """The address of the API."""
 
     name: str
-    """The name that its certificate must hold: ``api.research.internal``."""
+    """The name in its certificate: ``api.research.internal``."""
     address: str
     """``host:port`` to connect to."""
 
@@ -55,7 +55,7 @@ class Endpoint:
 
 
 def endpoint(cluster: Cluster) -> Endpoint:
-    """The API of a cluster. ``UsageError`` for one without a control plane."""
+    """The API of a cluster. Raises ``UsageError`` for a cluster without a control plane."""
     plane = cluster.control_plane
     if plane is None:
         raise UsageError(f"{cluster.environment} has no control plane: it has no AWS region")
@@ -64,24 +64,24 @@ def endpoint(cluster: Cluster) -> Endpoint:
 
 @dataclass(slots=True)
 class Access:
-    """Somebody's way to the API, as files."""
+    """Access to the API by files."""
 
     endpoint: Endpoint
     folder: Path
     authority: Pair = field(repr=False)
     ends: datetime = _NEVER
     made: int = 0
-    """How many times they were made: who keeps connections knows by it that theirs are old."""
+    """How often the credentials were written; cached connections are outdated if it changes."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def kubeconfig(self) -> Path:
-        """The file, its credentials good for a while yet."""
+        """The kubeconfig file, with credentials that are not about to expire."""
         self.ensure()
         return self.folder / "kubeconfig"
 
     def ensure(self) -> None:
-        """Credentials that hold for a while yet."""
+        """Write or renew the credentials if needed."""
         with self.lock:
             now = clock.now()
             if self.ends - now <= _RENEWED:
@@ -102,7 +102,7 @@ class Access:
 
 @contextmanager
 def opened(build: Path, where: Endpoint, authority: Pair) -> Iterator[Access]:
-    """An administrator's way to the API for as long as the block runs."""
+    """Administrator access to the API while the block runs."""
     state = build_folders.private(build / "state")
     _sweep(state)
     folder = Path(mkdtemp(prefix="kube-", dir=state)).absolute()
@@ -113,7 +113,7 @@ def opened(build: Path, where: Endpoint, authority: Pair) -> Iterator[Access]:
 
 
 def who() -> str:
-    """The name of this person in the API server's audit log."""
+    """The user name for the API server's audit log."""
     try:
         login = getpass.getuser()
     except (KeyError, OSError):
@@ -124,7 +124,7 @@ def who() -> str:
 def kubeconfig(
     where: Endpoint, authority: str, *, cluster: str, user: str, credentials: dict[str, Any]
 ) -> dict[str, Any]:
-    """A kubeconfig; JSON, which is YAML. ``credentials`` are the user's, ``authority`` is PEM."""
+    """A kubeconfig as a JSON object. ``credentials`` are the user's, ``authority`` is PEM."""
     import base64
 
     return _document(
@@ -162,7 +162,7 @@ def _document(
 
 
 def _sweep(state: Path) -> None:
-    """Take away what runs that were killed have left."""
+    """Delete the folders of runs that were killed."""
     for left in state.glob("kube-*"):
         if left.is_dir() and clock.now().timestamp() - left.stat().st_mtime > 4 * LIFE.total_seconds():
             shutil.rmtree(left, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Calls to the API by the ``kubernetes`` package. Objects are plain values, as the API has them."""
+"""Calls the API with the ``kubernetes`` package. Objects are plain dicts in the API's format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.drive.kubernetes.access import Access
 from infra.errors import DriveError
 
 PAGE: Final = 500
-"""Objects in one answer to a list."""
+"""Objects per page of a list."""
 
 _CONNECT: Final = 10
 _READ: Final = 30
@@ -23,7 +23,8 @@ PATCHES: Final = {
 
 
 class ApiError(DriveError):
-    """The API refused. ``code`` is the HTTP status, ``reason`` Kubernetes' own word (``NotFound``)."""
+    """The API refused a request. ``code`` is the HTTP status, ``reason`` Kubernetes' reason
+    (``NotFound``)."""
 
     def __init__(self, text: str, code: int, reason: str) -> None:
         self.code = code
@@ -36,7 +37,7 @@ class AwayError(DriveError):
 
 
 class Api:
-    """An administrator's calls."""
+    """The API with an administrator's rights."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -44,11 +45,11 @@ class Api:
         self._made = -1
 
     def get(self, path: str, **query: str) -> Any:
-        """An object, or a list of one page."""
+        """An object, or the first page of a list."""
         return self._call("GET", path, query=query)
 
     def find(self, path: str) -> dict[str, Any] | None:
-        """An object, or None."""
+        """An object, or None if it does not exist."""
         try:
             found: dict[str, Any] = self.get(path)
         except ApiError as problem:
@@ -58,7 +59,7 @@ class Api:
         return found
 
     def list(self, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        """All objects of a list, page by page. A kind that the API does not know has none."""
+        """All objects of a list, page by page. Empty if the API does not know the kind."""
         query = {**query, "limit": str(PAGE)}
         while True:
             try:
@@ -83,7 +84,7 @@ class Api:
         return self._call("PATCH", path, body=body, headers={"Content-Type": PATCHES[kind]})
 
     def delete(self, path: str) -> bool:
-        """False if there was none."""
+        """Delete an object. False if it did not exist."""
         try:
             self._call("DELETE", path, query={"propagationPolicy": "Background"})
         except ApiError as problem:
@@ -93,7 +94,7 @@ class Api:
         return True
 
     def ready(self) -> bool:
-        """Whether it serves (``/readyz``)."""
+        """Whether the API is ready (``/readyz``)."""
         try:
             self._call("GET", "/readyz", plain=True)
         except (ApiError, AwayError):
@@ -101,7 +102,7 @@ class Api:
         return True
 
     def text(self, path: str, **query: str) -> str:
-        """What is not JSON: ``/livez?verbose``, logs. Also of an answer that is an error's."""
+        """A response that is not JSON: ``/livez?verbose``, logs. Also returned for an error status."""
         try:
             return str(self._call("GET", path, query=query, plain=True))
         except ApiError as problem:
@@ -149,7 +150,7 @@ class Api:
     def _away(self, reason: str) -> AwayError:
         where = self._access.endpoint
         line = reason.strip().splitlines()[-1] if reason.strip() else "no reason given"
-        line = line.rpartition("): ")[2]  # without urllib3's own names of things
+        line = line.rpartition("): ")[2]  # without the class names of urllib3
         hint = "are you on the VPN, and are the masters up?"
         if "certificate verify failed" in line:
             hint = "its certificate is not one of this environment's authority: another cluster answers there"
@@ -157,7 +158,7 @@ class Api:
 
 
 def _client(access: Access) -> Any:
-    """The package's client without its models: a call of ``ApiClient`` fails where TLS does (36.0)."""
+    """The package's client without its models: ``ApiClient``'s calls fail if TLS does (36.0)."""
     from kubernetes.client import Configuration
     from kubernetes.client.rest import RESTClientObject
 

@@ -1,4 +1,4 @@
-"""The issuers whose tokens API servers accept: as kubeadm keeps them for all masters, and as each runs with.
+"""The token issuers that API servers accept: in kubeadm's configuration, and as running on each master.
 
 Kubernetes, "Reconfiguring a kubeadm cluster": first the ConfigMap is changed, then each master's manifest.
 """
@@ -21,25 +21,25 @@ trap 'rm -f "$file"' EXIT
 printf '%s' "$1" >"$file"
 kubeadm init phase control-plane apiserver --config "$file"
 """
-"""On a master, with kubeadm's configuration as argument: the manifest of its API server, which the kubelet
-then starts again."""
+"""A script for a master, with kubeadm's configuration as its argument: it writes the manifest of the API
+server, which the kubelet then restarts."""
 
 _ISSUER: Final = "service-account-issuer"
 _FLAGS: Final = (_ISSUER, "service-account-jwks-uri", "api-audiences")
 _CONFIG: Final = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 _MAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
 _SIGNER: Final = "causeway-issuer"
-"""The ConfigMap that says as which issuer all masters sign, and since when."""
+"""The ConfigMap with the issuer that all masters sign as, and the time since when."""
 
 
 def configured(api: Api, own: str) -> tuple[str, ...]:
-    """As kubeadm would start one more master; ``own`` where nothing is said."""
+    """The issuers in kubeadm's configuration, used for further masters; ``own`` if none are set."""
     stated = _server(_configuration(api)).get("extraArgs") or ()
     return tuple(each["value"] for each in stated if each["name"] == _ISSUER) or (own,)
 
 
 def configure(api: Api, arguments: Iterable[Mapping[str, str]]) -> None:
-    """Replace what kubeadm keeps of them."""
+    """Replace the arguments in kubeadm's configuration."""
     configuration = _configuration(api)
     server = _server(configuration)
     others = [each for each in server.get("extraArgs") or () if each["name"] not in _FLAGS]
@@ -49,7 +49,7 @@ def configure(api: Api, arguments: Iterable[Mapping[str, str]]) -> None:
 
 
 def running(api: Api, master: str) -> tuple[str, ...]:
-    """What the API server of a master has as it runs; empty while it does not, or is not ready."""
+    """The issuers of a master's running API server; empty if it is not running or not ready."""
     pod = _pod(api, master)
     conditions = (pod or {}).get("status", {}).get("conditions") or ()
     if not any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
@@ -58,7 +58,7 @@ def running(api: Api, master: str) -> tuple[str, ...]:
 
 
 def configuration_of(api: Api, master: str) -> str:
-    """What kubeadm needs to write the manifest of a master: what it keeps, and where that one listens."""
+    """kubeadm's configuration for writing a master's manifest: the cluster's, with the master's address."""
     pod = _pod(api, master)
     (address,), (port,) = _values(pod, "advertise-address"), _values(pod, "secure-port")
     configuration = _configuration(api)
@@ -72,13 +72,13 @@ def configuration_of(api: Api, master: str) -> str:
 
 
 def signer(api: Api) -> tuple[str, datetime] | None:
-    """As which issuer all masters sign, and since when; None if that was never noted."""
+    """The issuer that all masters sign as, and since when; None if not recorded."""
     found = api.find(f"{_MAPS}/{_SIGNER}")
     return (found["data"]["issuer"], datetime.fromisoformat(found["data"]["since"])) if found else None
 
 
 def note_signer(api: Api, issuer: str, since: datetime) -> None:
-    """Record it: an earlier issuer may be removed once its last token has ended."""
+    """Record the issuer. An earlier one may be removed once its last token has expired."""
     data = {"issuer": issuer, "since": since.isoformat()}
     if api.find(f"{_MAPS}/{_SIGNER}") is not None:
         api.patch(f"{_MAPS}/{_SIGNER}", {"data": data})
@@ -100,7 +100,7 @@ def _server(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _pod(api: Api, master: str) -> dict[str, Any] | None:
-    """The API server's, which the kubelet mirrors from its manifest."""
+    """The API server's mirror pod."""
     return api.find(f"/api/v1/namespaces/kube-system/pods/kube-apiserver-{master}")
 
 

@@ -1,8 +1,8 @@
-"""Applies what was rendered, part by part, and prunes objects that are ours and no longer rendered.
+"""Applies rendered objects, part by part, and prunes our objects that are no longer rendered.
 
-Applied objects are listed in the cluster, in a ConfigMap for each part: pruning by labels alone would hit
-objects to which controllers copy labels. An object leaves the list only when it is gone. kubectl's own
-``--prune --applyset`` was alpha when this was written.
+Applied objects are listed in the cluster, in a ConfigMap per part: pruning by labels alone would delete
+objects to which controllers copy labels. An object is removed from the list only once it is deleted.
+kubectl's own ``--prune --applyset`` was alpha when this was written.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ OURS: Final = "causeway"
 PRECIOUS: Final = frozenset(
     {"Namespace", "PersistentVolume", "PersistentVolumeClaim", "CustomResourceDefinition"}
 )
-"""Kinds that hold people's work, or whose end is the end of what others made of them: never deleted
-unnamed."""
+"""Kinds that hold users' data, or whose deletion deletes other objects: deleted only if named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A rendered part: its objects in their order."""
+    """A rendered part: its objects in order."""
 
     name: str
     objects: tuple[Mapping[str, Any], ...]
@@ -47,21 +46,21 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What applying a part did."""
+    """The result of applying a part."""
 
     count: int
     pruned: tuple[Ref, ...]
     kept: tuple[Ref, ...]
-    """No longer rendered, and still there: they hold people's work."""
+    """Objects that are no longer rendered but kept, as they hold users' data."""
 
 
 def parts(folder: Path) -> list[Part]:
-    """The parts that a folder's ``kustomization.yaml`` names, in order; none without one."""
+    """The parts in a folder's ``kustomization.yaml``, in order; empty without the file."""
     return [Part(name, tuple(_objects(folder / name))) for name in _resources(folder)]
 
 
 def without(part: Part, logins: Collection[str]) -> Part:
-    """A part in which no binding names these users."""
+    """The part without these users in its bindings."""
     if not logins:
         return part
     return Part(part.name, tuple(_without(each, logins) for each in part.objects))
@@ -79,13 +78,14 @@ def _is_one(subject: Mapping[str, Any], logins: Collection[str]) -> bool:
 
 
 def apply(kubectl: Kubectl, api: Api, part: Part, *, destroy: Collection[str] = ()) -> Applied:
-    """Apply a part, then prune it. ``destroy`` names what is precious and may go (``Ref.word``)."""
+    """Apply a part, then prune it. ``destroy`` names the protected objects that may be deleted
+    (``Ref.word``)."""
     before = listed(api, part.name)
     now = part.refs
-    _list(api, part.name, {*before, *now})  # first: an object that is on no list would never be taken away
+    _list(api, part.name, {*before, *now})  # first: an object that is on no list would never be pruned
     if part.objects:
         kubectl.apply(written(kubectl, f"{part.name}.json", part.objects))
-        # Namespaces of the first part of all make room for the list itself.
+        # The namespaces of the first part include the one of the list.
         _list(api, part.name, {*before, *now})
     gone, kept = _prune(kubectl, before, now, destroy)
     _list(api, part.name, {*now, *kept})
@@ -93,7 +93,7 @@ def apply(kubectl: Kubectl, api: Api, part: Part, *, destroy: Collection[str] = 
 
 
 def drop(kubectl: Kubectl, api: Api, rendered: Iterable[str], *, destroy: Collection[str] = ()) -> Applied:
-    """Prune parts that are rendered no longer at all."""
+    """Prune parts that are no longer rendered."""
     gone: list[Ref] = []
     kept: list[Ref] = []
     for name in sorted(_lists(api) - set(rendered)):
@@ -108,8 +108,8 @@ def drop(kubectl: Kubectl, api: Api, rendered: Iterable[str], *, destroy: Collec
 
 
 def changes(kubectl: Kubectl, part: Part) -> tuple[str, ...] | None:
-    """The objects of a part that applying would change; None where that is unknown before more is
-    there."""
+    """The objects of a part that applying would change; None if that cannot be known before other parts are
+    applied."""
     if not part.objects:
         return ()
     try:
@@ -121,12 +121,12 @@ def changes(kubectl: Kubectl, part: Part) -> tuple[str, ...] | None:
 
 
 def surplus(kubectl: Kubectl, api: Api, part: Part) -> tuple[Ref, ...]:
-    """What is ours, there, and no longer rendered."""
+    """Our objects in the cluster that are no longer rendered."""
     return tuple(_ours(kubectl, _unwanted(listed(api, part.name), part.refs)))
 
 
 def listed(api: Api, part: str) -> frozenset[Ref]:
-    """What was applied of a part."""
+    """The objects that were applied for a part."""
     found = api.find(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{LIST}{part}")
     if found is None:
         return frozenset()
@@ -149,10 +149,10 @@ def wait(
     seconds: int = 300,
     on_line: Callable[[str], None] = lambda _line: None,
 ) -> list[str]:
-    """Until a part is ready: its CRDs are served, its workloads have come up. What is missing, as nodes are
-    not ready (``rollout.wait``); ``DriveError`` for all else.
+    """Wait until a part is ready: its CRDs are served and its workloads are available. Returns what is
+    missing because nodes are not ready (``rollout.wait``). Raises ``DriveError`` for anything else.
 
-    ``placed``: whether there is a node that takes ordinary pods.
+    ``placed``: whether there is a node for ordinary pods.
     """
     crds = [each.name for each in part.refs if each.kind == "CustomResourceDefinition"]
     if crds:
@@ -186,7 +186,7 @@ def _objects(folder: Path) -> Iterable[Mapping[str, Any]]:
 
 
 def written(kubectl: Kubectl, name: str, objects: Sequence[Mapping[str, Any]]) -> Path:
-    """A stream of documents, JSON being YAML. As a List, kubectl would ask for the whole of OpenAPI v2."""
+    """A stream of documents, as JSON. For a List, kubectl would request the whole OpenAPI v2 document."""
     file = kubectl.access.folder / name
     secret_files.write_file(file, "---\n".join(json.dumps(each) + "\n" for each in objects))
     return file
@@ -198,12 +198,12 @@ def _unwanted(before: Iterable[Ref], now: Iterable[Ref]) -> list[Ref]:
 
 
 def _ours(kubectl: Kubectl, refs: Sequence[Ref]) -> list[Ref]:
-    """Those that are there and carry our label still."""
+    """Those that exist and still have our label."""
     if not refs:
         return []
     found = []
     for each in refs:
-        # One by one: a kind that the API no longer knows must not hide the others.
+        # One by one: a kind that the API no longer knows must not affect the others.
         try:
             rows = kubectl.objects(written(kubectl, "look.json", [each.stub()]))
         except DriveError as problem:
@@ -248,7 +248,7 @@ def _list(api: Api, part: str, refs: Iterable[Ref]) -> None:
         else:
             api.patch(f"{folder}/{name}", {"data": body["data"]})
     except ApiError as problem:
-        # Before the first part has made it, there is no such namespace.
+        # The namespace does not exist before the first part creates it.
         if problem.code != 404:
             raise
 
@@ -256,7 +256,8 @@ def _list(api: Api, part: str, refs: Iterable[Ref]) -> None:
 def put_secret(
     api: Api, namespace: str, name: str, values: Mapping[str, str], *, kind: str = "Opaque"
 ) -> str:
-    """The Secret has these values and no others; without any it is deleted. What was done, in a word."""
+    """Create or update the Secret with exactly these values; with no values, delete it. Returns the action
+    as a word."""
     folder = f"/api/v1/namespaces/{namespace}/secrets"
     data = {key: base64.b64encode(text.encode()).decode() for key, text in values.items()}
     found = api.find(f"{folder}/{name}")

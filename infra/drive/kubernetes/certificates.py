@@ -1,8 +1,8 @@
-"""The cluster's authorities, and short-lived certificates of people and programs. No store and no clock in
-here.
+"""The cluster's CAs, and short-lived certificates of users and programs. Functions without a store or a
+clock.
 
-Names are kubeadm's (Kubernetes, "PKI certificates and requirements"). The key that signs service accounts'
-tokens is RSA: RS256 is the one algorithm that every reader of such tokens knows.
+Names are kubeadm's (Kubernetes, "PKI certificates and requirements"). The key that signs service account
+tokens is RSA: RS256 is the only algorithm that all consumers of such tokens support.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Pair:
     key: str = field(repr=False)
 
     def joined(self) -> str:
-        """As one text: who keeps them apart may have them of two different makers."""
+        """Both as one text, so that a store cannot end up with a certificate and a key of different
+        authors."""
         return self.certificate + self.key
 
     @property
@@ -41,7 +42,7 @@ class Pair:
 
 
 def split(text: str) -> Pair:
-    """What ``Pair.joined`` made. ValueError for anything else."""
+    """Parse the result of ``Pair.joined``. Raises ValueError for anything else."""
     certificate, begin, key = text.partition("-----BEGIN PRIVATE KEY-----")
     loaded = x509.load_pem_x509_certificate(certificate.encode())
     public = serialization.load_pem_private_key((begin + key).encode(), None).public_key()
@@ -51,15 +52,15 @@ def split(text: str) -> Pair:
 
 
 def authority(name: str, now: datetime) -> Pair:
-    """A self-signed authority for ten years."""
+    """A self-signed CA certificate, valid for ten years."""
     key = x509_builder.new_key()
     made = x509_builder.root(key, name, now, AUTHORITY_DAYS, path=None, signs=True)
     return Pair(x509_builder.pem(made), x509_builder.key_pem(key))
 
 
 def client(issuer: Pair, name: str, organisations: Iterable[str], now: datetime, life: timedelta) -> Pair:
-    """A certificate by which somebody comes to the API: user ``name`` in groups ``organisations``. It ends
-    with its issuer at the latest (Kubernetes, "Authenticating", X509 client certificates)."""
+    """A client certificate for the API: user ``name`` in groups ``organisations``. It expires no later than
+    its issuer (Kubernetes, "Authenticating", X509 client certificates)."""
     return _issued(issuer, "client", x509_builder.subject_of(name, organisations), (), now, life)
 
 
@@ -79,7 +80,7 @@ def _issued(
 
 
 def request(name: str, organisations: Iterable[str]) -> tuple[str, str]:
-    """A request (PKCS #10) for a certificate of user ``name`` in groups ``organisations``, and its key."""
+    """A certificate signing request (PKCS #10) for user ``name`` in groups ``organisations``, and its key."""
     key = x509_builder.new_key()
     made = x509.CertificateSigningRequestBuilder().subject_name(x509_builder.subject_of(name, organisations))
     signed = made.sign(key, hashes.SHA256())
@@ -87,12 +88,12 @@ def request(name: str, organisations: Iterable[str]) -> tuple[str, str]:
 
 
 def account_key() -> str:
-    """The key of service accounts' tokens, PEM."""
+    """A new key for service account tokens, PEM."""
     return x509_builder.key_pem(rsa.generate_private_key(public_exponent=65537, key_size=2048))
 
 
 def public_of(key: str) -> str:
-    """The public half of a private key, PEM."""
+    """The public key of a private key, PEM."""
     loaded = serialization.load_pem_private_key(key.encode(), None)
     return (
         loaded.public_key()
@@ -102,15 +103,15 @@ def public_of(key: str) -> str:
 
 
 def key_id(key: str) -> str:
-    """What tokens that were signed with a private key name it by, in ``kid``: the SHA-256 of its public half
-    (Kubernetes, pkg/serviceaccount/jwt.go, keyIDFromPublicKey)."""
+    """The ``kid`` of tokens signed with a private key: the SHA-256 of its public key (Kubernetes,
+    pkg/serviceaccount/jwt.go, keyIDFromPublicKey)."""
     loaded = serialization.load_pem_private_key(key.encode(), None)
     digest = hashlib.sha256(_spki(loaded.public_key())).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def pin(certificate: str) -> str:
-    """``sha256:…`` of an authority's public key, as kubeadm pins it (RFC 7469; kubeadm join,
+    """``sha256:…`` of a CA's public key, in kubeadm's format (RFC 7469; kubeadm join,
     ``--discovery-token-ca-cert-hash``)."""
     loaded = x509.load_pem_x509_certificate(certificate.encode())
     return f"sha256:{hashlib.sha256(_spki(loaded.public_key())).hexdigest()}"

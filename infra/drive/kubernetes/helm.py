@@ -1,4 +1,4 @@
-"""Calls Helm; releases are listed in ``charts/releases.yaml``."""
+"""Calls Helm. The rendered releases are listed in ``charts/releases.yaml``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _GET: Final = "see https://helm.sh/docs/intro/install/"
 
 
 class HelmError(ToolError):
-    """Helm failed; its text is what Helm said."""
+    """Helm failed; the text is Helm's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A chart to be installed."""
+    """A chart to install."""
 
     name: str
     namespace: str
@@ -41,11 +41,11 @@ class Release:
     """``https://…`` or ``oci://…``."""
     values: Path
     timeout: str
-    """As Helm takes it: ``10m``."""
+    """In Helm's format: ``10m``."""
 
     @property
     def seconds(self) -> float:
-        """The same in seconds."""
+        """The timeout in seconds."""
         units = {"h": 3600, "m": 60, "s": 1}
         return float(
             sum(int(count) * units[unit] for count, unit in re.findall(r"(\d+)([hms])", self.timeout))
@@ -54,7 +54,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A release that is there."""
+    """An installed release."""
 
     name: str
     namespace: str
@@ -71,14 +71,14 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A Helm."""
+    """The Helm program."""
 
     path: str
     version: tuple[int, int, int]
 
 
 def find() -> Program:
-    """Helm on PATH. ``DriveError`` without one, or with one that is too old."""
+    """Helm on PATH. Raises ``DriveError`` if it is missing or too old."""
     path = shutil.which("helm")
     if path is None:
         raise DriveError(f"helm not found on PATH; install Helm 3.14 or newer: {_GET}")
@@ -96,7 +96,7 @@ def find() -> Program:
 
 
 def read(charts: Path) -> list[Release]:
-    """The releases that were rendered, in their order; none without the file."""
+    """The rendered releases, in order; empty without the file."""
     import yaml
 
     try:
@@ -124,13 +124,13 @@ def read(charts: Path) -> list[Release]:
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """Helm with a way to the API."""
+    """Helm with access to the API."""
 
     program: Program
     access: Access
 
     def releases(self, *, ours: bool = False) -> list[Installed]:
-        """What is installed, also what failed or is under way; only ``ours`` by their label."""
+        """The installed releases, including failed and pending ones; ``ours``: only those with our label."""
         text = self._run("list", "--all-namespaces", "--output=json", *self._every(), *self._ours(ours))
         return [
             Installed(row["name"], row["namespace"], row["chart"], row["status"], row.get("app_version", ""))
@@ -138,11 +138,11 @@ class Helm:
         ]
 
     def values(self, name: str, namespace: str) -> Any:
-        """The values that a release was given."""
+        """The values that a release was installed with."""
         return json.loads(self._run("get", "values", name, "--namespace", namespace, "--output=json"))
 
     def current(self, release: Release, there: Installed | None) -> bool:
-        """Whether a release is installed just so."""
+        """Whether the installed release equals the rendered one."""
         import yaml
 
         if there is None or there.status != "deployed":
@@ -153,7 +153,7 @@ class Helm:
         return bool((self.values(release.name, release.namespace) or {}) == wanted)
 
     def install(self, release: Release) -> None:
-        """Install or upgrade; whether it comes up is another question (``rollout.wait``).
+        """Install or upgrade a release without waiting for its workloads (``rollout.wait``).
 
         A Ctrl-C is passed on once.
         """
@@ -174,30 +174,29 @@ class Helm:
             raise HelmError(("helm", *words[:3]), done.exit_code, done.stderr)
 
     def kinds(self, release: Release) -> list[Any]:
-        """The kinds (CRDs) in a chart's folder ``crds``, which Helm makes once and never upgrades (Helm,
-        "Custom Resource Definitions")."""
+        """The CRDs in a chart's folder ``crds``, which Helm creates once and never upgrades (Helm, "Custom
+        Resource Definitions")."""
         return parsed(self._run("show", "crds", *self._chart(release), "--version", release.version))
 
     def workloads(self, release: Release) -> list[Ref]:
-        """What a release has made, those of its objects that have pods among them."""
+        """A release's objects that have pods."""
         text = self._run("get", "manifest", release.name, "--namespace", release.namespace)
         refs = [ref(each) for each in parsed(text)]
         return [replace(each, namespace=each.namespace or release.namespace) for each in refs]
 
     def go_back(self, release: Release, had: Installed | None) -> None:
-        """Roll a release back to its previous revision; uninstall it if it had none."""
+        """Roll a release back to its previous revision; uninstall it if there is none."""
         self._back(release.name, release.namespace, first=had is None)
 
     def recover(self, there: Installed) -> None:
-        """Take a release out of the state in which a Helm that was killed left it: nothing else would touch
-        it."""
+        """Reset a release that a killed Helm left pending; otherwise no other command could change it."""
         self._back(there.name, there.namespace, first=there.status == "pending-install")
 
     def _back(self, name: str, namespace: str, *, first: bool) -> None:
         self._run("uninstall" if first else "rollback", name, "--namespace", namespace, timeout=600)
 
     def uninstall(self, there: Installed) -> None:
-        """Take a release away; volumes that its pods had stay, as Helm deletes no claims of stateful sets."""
+        """Uninstall a release. Its volumes are kept, as Helm does not delete claims of StatefulSets."""
         self._run("uninstall", there.name, "--namespace", there.namespace, timeout=600)
 
     def _chart(self, release: Release) -> list[str]:
@@ -210,7 +209,7 @@ class Helm:
         return [release.repository or release.chart]
 
     def _every(self) -> list[str]:
-        # Helm 3 lists only what is deployed or failed by default; Helm 4 lists all.
+        # By default Helm 3 lists only deployed and failed releases; Helm 4 lists all.
         return [] if self.program.version >= (4, 0, 0) else ["--all"]
 
     def _ours(self, ours: bool) -> list[str]:
@@ -235,6 +234,6 @@ def _env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def strays(wanted: Sequence[Release], ours: Sequence[Installed]) -> list[Installed]:
-    """Releases of ours that nobody wants any more."""
+    """Our releases that are no longer rendered."""
     names = {(each.name, each.namespace) for each in wanted}
     return [each for each in ours if (each.name, each.namespace) not in names]

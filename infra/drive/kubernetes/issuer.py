@@ -1,7 +1,7 @@
-"""Publishes the keys that tokens of service accounts are verified with, where their issuers say they are.
+"""Publishes the keys that verify service account tokens, at the URLs of their issuers.
 
-The API server serves both documents itself (Kubernetes, "Service account issuer discovery"); AWS can't reach
-it, so copies of them are in a bucket, for each issuer one of both. They hold public keys alone.
+The API server serves both documents (Kubernetes, "Service account issuer discovery"), but AWS cannot reach
+it, so copies are stored in a bucket, a pair per issuer. They contain public keys only.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ _DISCOVERY: Final = ".well-known/openid-configuration"
 _KEYS: Final = "openid/v1/jwks"
 _SECONDS: Final = 10
 _AGE: Final = 300
-"""Seconds for which a reader may keep a copy."""
+"""Seconds for which clients may cache a copy."""
 _EDGE_AGE: Final = 60
-"""Seconds for which CloudFront serves a copy of its own."""
+"""Seconds for which CloudFront caches a copy."""
 _CACHES: Final[Mapping[Server, tuple[str, int]]] = {
     "s3": (f"max-age={_AGE}", _AGE),
-    # A reader that gets the edge's copy at its last moment, and ignores its age, keeps it for as long again.
+    # A client that gets a copy at the end of the edge's cache time, and ignores its age, caches it for as
+    # long again.
     "cloudfront": (f"max-age={_AGE}, s-maxage={_EDGE_AGE}", _AGE + _EDGE_AGE),
 }
-"""By who serves a document: its Cache-Control, and the seconds until nobody has an older one."""
+"""Server of a document → its Cache-Control, and the seconds after which no older copy is cached."""
 
 
 def signs_as(api: Api) -> str:
-    """The issuer that the API server's tokens name."""
+    """The issuer of tokens that the API server signs."""
     return str(api.get(f"/{_DISCOVERY}").get("issuer"))
 
 
 def seconds_to_wait(s3: Any, identity: WebIdentity, now: datetime) -> float:
-    """Until each reader has the keys that are published now, and no older copy."""
+    """Seconds until no client has an older copy of the published keys."""
     seconds = 0.0
     for issuer in identity.issuers:
         key, (_, age) = f"{issuer.folder}{_KEYS}", _CACHES[issuer.served_by]
@@ -51,13 +52,12 @@ def seconds_to_wait(s3: Any, identity: WebIdentity, now: datetime) -> float:
 
 
 def publish(api: Api, s3: Any, identity: WebIdentity, outputs: Outputs) -> str:
-    """Bring the bucket up to date; says what was done. ``DriveError`` for what AWS or the API refuses.
+    """Update the bucket; returns what was done. Raises ``DriveError`` for errors of AWS or the API.
 
-    An issuer's documents may be there before an API server signs as it: they say whose tokens these keys
-    verify, and nobody has one yet.
+    An issuer's documents may be published before an API server uses it, as there are no tokens of it yet.
     """
     discovery = api.get(f"/{_DISCOVERY}")
-    # Of the type application/jwk-set+json, and of no other.
+    # As text, because the endpoint only serves application/jwk-set+json.
     keys = json.loads(api.text(f"/{_KEYS}"))
     urls = {issuer: url for issuer in identity.issuers if (url := outputs.issuer(issuer)) is not None}
     written = 0
@@ -73,9 +73,9 @@ def publish(api: Api, s3: Any, identity: WebIdentity, outputs: Outputs) -> str:
 
 
 def unreadable(api: Api, s3: Any, identity: WebIdentity, outputs: Outputs) -> Mapping[str, str]:
-    """Issuers that AWS's STS can't verify tokens of, by URL, and why: what it reads is read over HTTPS.
+    """Issuers whose tokens AWS STS cannot verify, by URL, and why; the documents are fetched over HTTPS.
 
-    Documents of AWS's own servers are left out where ``s3`` asks an endpoint in AWS's place.
+    Documents on AWS's own servers are skipped if ``s3`` uses a custom endpoint.
     """
     keys = {each["kid"] for each in json.loads(api.text(f"/{_KEYS}"))["keys"]}
     at_aws = _is_at_aws(s3.meta.endpoint_url)
@@ -89,7 +89,7 @@ def _is_at_aws(url: str) -> bool:
 
 
 def _fault(url: str, keys: Collection[str]) -> str:
-    """What is wrong with an issuer's documents; empty if they are readable and have these keys."""
+    """What is wrong with an issuer's documents; empty if they can be read and contain these keys."""
     try:
         if (named := _read(f"{url}/{_DISCOVERY}").get("issuer")) != url:
             return f"{url}/{_DISCOVERY} is of the issuer {named}"
@@ -109,7 +109,7 @@ def _read(url: str) -> Any:
 
 
 def _put(s3: Any, bucket: str, path: str, document: Mapping[str, Any], cache: str) -> bool:
-    """Write a document unless it is there already; whether it was written."""
+    """Write a document if it has changed; returns whether it was written."""
     text = json.dumps(document, sort_keys=True).encode()
     with aws_errors(f"publish {path} in s3://{bucket}"):
         if _there(s3, bucket, path) == text:

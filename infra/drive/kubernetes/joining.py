@@ -1,7 +1,7 @@
-"""What machines need to become nodes: masters their authorities, machines that are not yet nodes a token.
+"""The secrets with which machines join the cluster: masters get the CAs, new nodes a bootstrap token.
 
-A token lets a machine ask for a kubelet's certificate (Kubernetes, "Authenticating with Bootstrap
-Tokens"). It lasts half an hour, one a run.
+A token lets a machine request a kubelet certificate (Kubernetes, "Authenticating with Bootstrap Tokens"). It
+is valid for half an hour; each run creates one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from infra.model import Cluster
 from infra.model.kubernetes import Taint
 
 FOLDER: Final = "etc/causeway/secrets"
-"""Where machines keep secrets, relative to ``/``."""
+"""The folder of secrets on machines, relative to ``/``."""
 
 TOKEN_LIFE: Final = timedelta(minutes=30)
 
@@ -28,7 +28,8 @@ _ALPHABET: Final = string.ascii_lowercase + string.digits
 
 
 def secret_files(keys: Keys, join: str | None, *, master: bool) -> dict[str, bytes]:
-    """Path → contents of what one node is brought. ``join`` is for one that has not joined yet."""
+    """Path → contents of the secret files of one node. ``join`` is only for a node that has not joined
+    yet."""
     files: dict[str, bytes] = {}
     if master:
         for path, text in keys.pki().items():
@@ -40,7 +41,7 @@ def secret_files(keys: Keys, join: str | None, *, master: bool) -> dict[str, byt
 
 
 def new_token(api: Api, now: datetime) -> str:
-    """A token that the API takes from now on, for half an hour."""
+    """A new token, valid for half an hour from now."""
     ident, secret = _characters(6), _characters(16)
     body = {
         "apiVersion": "v1",
@@ -66,7 +67,7 @@ def new_token(api: Api, now: datetime) -> str:
 
 
 def join_file(token: str, authority: str, endpoint: str) -> str:
-    """``kubernetes-join.yaml``; JSON, which is YAML. ``endpoint`` as machines reach it, ``host:port``."""
+    """``kubernetes-join.yaml``, as JSON. ``endpoint``: the API's address for machines, ``host:port``."""
     document: Mapping[str, object] = {
         "token": token,
         "ca_cert_hashes": [certificates.pin(authority)],
@@ -76,7 +77,8 @@ def join_file(token: str, authority: str, endpoint: str) -> str:
 
 
 def node_names(api: Api) -> frozenset[str]:
-    """The machines that have joined. Of a VPN server there may be a node before, see ``keep_pod_blocks``."""
+    """The machines that have joined. A VPN server's node may exist before it joins, see
+    ``keep_pod_blocks``."""
     return frozenset(str(each["metadata"]["name"]) for each in api.list("/api/v1/nodes") if has_joined(each))
 
 
@@ -86,11 +88,12 @@ def has_joined(node: Mapping[str, Any]) -> bool:
 
 
 def keep_pod_blocks(api: Api, cluster: Cluster, names: Collection[str]) -> None:
-    """Gives VPN servers that are to join their blocks of pods' addresses, by which policies know them.
+    """Create nodes for VPN servers that have not joined, with their fixed pod CIDRs, which policies refer
+    to.
 
-    A block is a node's for good, and the first to give it wins: kube-controller-manager takes any that is
-    free for a node without one. So the node is there before its kubelet, which finds it and takes it for
-    its own; as a kubelet's labels and taints count only for a node that it brings, this one has them too.
+    A node's pod CIDR cannot change once set, and kube-controller-manager assigns any free one to a node
+    without one. So the node is created before its kubelet registers; the kubelet then adopts it. As a
+    kubelet applies its labels and taints only to a node that it creates, they are set here too.
     """
     for server in cluster.access.vpn.servers:
         path = f"/api/v1/nodes/{server.node}"

@@ -1,6 +1,5 @@
-"""What follows a change of the cluster's keys: masters take them, secrets are encrypted with the new one, and
-tokens are found that would be lost.
-"""
+"""Steps after a change of the cluster's keys: masters load them, secrets are re-encrypted, and tokens are
+found that would become invalid."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ set -eu
 install -m 0600 /etc/causeway/secrets/kubernetes-encryption.yaml /etc/kubernetes/encryption.yaml
 exec causeway-certificates --restart kube-apiserver
 """
-"""On a master, once it was brought the keys: its API server reads them when it starts. By the names of the
-kubernetes cookbook."""
+"""A script for a master that has received the keys: it restarts the API server, which reads them at start.
+Names are those of the kubernetes cookbook."""
 
 
 def rewrite_secrets(api: Api) -> int:
-    """Write every secret as it is, by which it is encrypted with the first key; how many there are
+    """Rewrite every secret unchanged, which encrypts it with the first key; returns their number
     (Kubernetes, "Ensure all secrets are encrypted")."""
     count = 0
     for each in api.list("/api/v1/secrets"):
@@ -31,7 +30,7 @@ def rewrite_secrets(api: Api) -> int:
         try:
             api.replace(path, {"apiVersion": "v1", "kind": "Secret", **each})
         except ApiError as problem:
-            # Gone, or written by somebody else since it was read: with the first key, then.
+            # Deleted, or changed since it was read, and so encrypted with the first key.
             if problem.code not in {404, 409}:
                 raise
         count += 1
@@ -46,17 +45,17 @@ install -m 0644 sa.pub /etc/kubernetes/pki/sa.pub
 causeway-certificates --restart kube-apiserver
 exec causeway-certificates --restart kube-controller-manager
 """
-"""On a master, once it was brought the keys: these two read them when they start. By the names of the
-kubernetes cookbook."""
+"""A script for a master that has received the keys: it restarts the two programs that read them at start.
+Names are those of the kubernetes cookbook."""
 
 TOKEN_LIFE: Final = timedelta(hours=24)
-"""The kubelet writes another token for a pod after four fifths of a token's life, and after 24 hours at the
-latest (Kubernetes, "Configure Service Accounts for Pods", projected volumes)."""
+"""The kubelet renews a pod's token after 80 % of its lifetime, and after 24 hours at the latest (Kubernetes,
+"Configure Service Accounts for Pods", projected volumes)."""
 
 
 def lasting_tokens(api: Api, keys: Collection[str]) -> list[str]:
-    """Secrets with a token that never ends and that one of these keys signed, ``namespace/name``: nothing
-    writes another one while it is there."""
+    """Secrets with a non-expiring token that one of these keys signed, as ``namespace/name``: the token is
+    not renewed while the secret exists."""
     found = []
     for each in api.list("/api/v1/secrets", fieldSelector="type=kubernetes.io/service-account-token"):
         token = base64.b64decode((each.get("data") or {}).get("token", "")).decode()

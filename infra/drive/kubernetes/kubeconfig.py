@@ -1,8 +1,8 @@
-"""People's way to the cluster: a kubeconfig with a short-lived certificate, or with a command that gets one.
+"""Kubeconfigs of users, with a short-lived certificate, or with a command that gets one.
 
-Kubernetes knows no revocation list. The holder of a certificate is who it says until it ends; what can
-be taken at once is what that user may do. So rights hang on users and never on the groups in a
-certificate, certificates are short-lived, and the store remembers until when the last one holds.
+Kubernetes has no certificate revocation: a certificate is valid until it expires, but the user's rights can
+be removed immediately. So rights are bound to users and never to the groups in a certificate, certificates
+are short-lived, and the store records when the last one expires.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from infra.errors import DriveError
 from infra.model.platform import Oidc
 
 GROUP: Final = "causeway:"
-"""Before each of a user's groups, in certificates."""
+"""The prefix of a user's groups in certificates."""
 
 EXEC_LIFE: Final = timedelta(hours=1)
 _EARLY: Final = timedelta(minutes=5)
-"""kubectl asks for another certificate so long before the end of the last one."""
+"""kubectl requests a new certificate this long before the current one expires."""
 
 _BINDINGS: Final = (
     "/apis/rbac.authorization.k8s.io/v1/rolebindings",
@@ -47,11 +47,11 @@ def issue(
     now: datetime,
     life: timedelta,
 ) -> Signed:
-    """A certificate for a user. Remembered before it is handed out.
+    """A certificate for a user. It is recorded before it is returned.
 
     Raises:
-        DriveError: An earlier certificate was revoked and has not expired. A new one would give the rights
-            back to that one, too.
+        DriveError: An earlier certificate was revoked and has not expired. Issuing a new one would restore
+            the rights of that one too.
     """
     require_admitted(store, login, now)
     before = secrets.issued(store).get(login)
@@ -63,7 +63,7 @@ def issue(
 
 
 def require_admitted(store: Store, login: str, now: datetime) -> None:
-    """``DriveError`` for a user whose certificates were revoked and have not expired."""
+    """Raise ``DriveError`` if the user's certificates were revoked and have not expired."""
     if until := secrets.locked_out(store, now).get(login):
         raise DriveError(
             f"{login}'s credentials were revoked, and hold until {until:%Y-%m-%d %H:%M} UTC: whoever has "
@@ -72,7 +72,7 @@ def require_admitted(store: Store, login: str, now: datetime) -> None:
 
 
 def with_certificate(where: Endpoint, authority: str, cluster: str, login: str, pair: Pair) -> dict[str, Any]:
-    """A kubeconfig that holds the certificate."""
+    """A kubeconfig with the certificate."""
     credentials = {
         "client-certificate-data": base64.b64encode(pair.certificate.encode()).decode(),
         "client-key-data": base64.b64encode(pair.key.encode()).decode(),
@@ -83,9 +83,9 @@ def with_certificate(where: Endpoint, authority: str, cluster: str, login: str, 
 def with_command(
     where: Endpoint, authority: str, cluster: str, login: str, *, folder: Path, environment: str
 ) -> dict[str, Any]:
-    """A kubeconfig whose credentials are fetched when they are needed, by engineers who may be root on a
-    master (client.authentication.k8s.io/v1). kubectl runs the command where it is itself, and often outside
-    of our virtual environment: hence the folder, and the interpreter."""
+    """A kubeconfig with an exec plugin that fetches credentials, for engineers with root access to a master
+    (client.authentication.k8s.io/v1). kubectl runs the command in its own working folder, and often
+    outside of our virtual environment: hence the folder, and the interpreter."""
     words = [sys.executable, "-m", "invoke", "kubeconfig.credential", "--env", environment, "--user", login]
     script = f"cd {shlex.quote(str(folder))} && exec {shlex.join(words)}"
     credentials = {
@@ -103,8 +103,8 @@ def with_command(
 def with_single_sign_on(
     where: Endpoint, authority: str, cluster: str, login: str, oidc: Oidc
 ) -> dict[str, Any]:
-    """A kubeconfig without any secret: kubelogin (int128/kubelogin, a plugin of kubectl) opens the issuer's
-    page, and keeps the token that it gets (client.authentication.k8s.io/v1)."""
+    """A kubeconfig without secrets: kubelogin (int128/kubelogin, a kubectl plugin) opens the issuer's login
+    page and caches the token (client.authentication.k8s.io/v1)."""
     scope = {"email": ["email"], "sub": []}.get(oidc.claim, ["profile"])
     trusted = [f"--certificate-authority-data={_base64(oidc.authority)}"] if oidc.authority else []
     credentials = {
@@ -131,7 +131,7 @@ def _base64(text: str) -> str:
 
 
 def exec_credential(pair: Pair) -> dict[str, Any]:
-    """What such a command prints."""
+    """The output of the exec plugin."""
     return {
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
@@ -163,8 +163,8 @@ def _file(build: Path, login: str) -> Path:
 
 
 def strip(api: Api, login: str) -> list[str]:
-    """Remove a user from all bindings, including manual ones. Returns the names of the changed bindings. That
-    user then has only the rights that everybody has."""
+    """Remove a user from all bindings, including manual ones. Returns the names of the changed bindings. The
+    user then has only the rights of every authenticated user."""
     changed = []
     for path in _BINDINGS:
         for binding in api.list(path):
@@ -175,7 +175,7 @@ def strip(api: Api, login: str) -> list[str]:
             about = binding["metadata"]
             place = f"namespaces/{about['namespace']}/" if about.get("namespace") else ""
             folder, _, kind = path.rpartition("/")
-            # With its version: a change that somebody makes at this moment is not undone.
+            # With its resourceVersion, so that a concurrent change is not overwritten.
             body = {"metadata": {"resourceVersion": about["resourceVersion"]}, "subjects": left}
             api.patch(f"{folder}/{place}{kind}/{about['name']}", body)
             changed.append("/".join(filter(None, (about.get("namespace"), about["name"]))))

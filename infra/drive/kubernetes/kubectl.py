@@ -17,19 +17,19 @@ from infra.drive.kubernetes.access import Access
 from infra.errors import DriveError, ToolError
 
 MANAGER: Final = "causeway"
-"""Whose fields ours are, in the API's own book-keeping (server-side apply)."""
+"""The field manager of our fields (server-side apply)."""
 
 _GET: Final = "see https://kubernetes.io/docs/tasks/tools/"
 _OBJECT: Final = re.compile(r"^diff -u.* \S+/LIVE-\d+/(\S+) \S+/MERGED-\d+/\S+$", re.MULTILINE)
 
 
 class KubectlError(ToolError):
-    """kubectl failed; its text is what kubectl said."""
+    """kubectl failed; the text is kubectl's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A kubectl that can talk to this cluster."""
+    """A kubectl whose version is compatible with the cluster."""
 
     path: str
     minor: tuple[int, int]
@@ -44,15 +44,15 @@ def minor(version: str) -> tuple[int, int]:
 
 
 def at_least(version: str, wanted: str) -> bool:
-    """Whether ``v1.36.2`` is ``1.36``, ``1.36.1`` or ``1.36.2``, or newer: as exact as ``wanted`` is."""
+    """Whether ``v1.36.2`` is at least ``1.36`` or ``1.36.1``: compared to the precision of ``wanted``."""
     number = [int(part) for part in re.findall(r"\d+", version.partition("-")[0])]
     least = [int(part) for part in wanted.split(".")]
     return number[: len(least)] >= least
 
 
 def find(version: str) -> Program:
-    """kubectl on PATH. ``DriveError`` without one, or when it is more than a minor away from the cluster's
-    ``1.36`` (Kubernetes, "Version Skew Policy")."""
+    """kubectl on PATH. Raises ``DriveError`` if it is missing, or more than one minor version away from the
+    cluster's ``1.36`` (Kubernetes, "Version Skew Policy")."""
     path = shutil.which("kubectl")
     if path is None:
         raise DriveError(f"kubectl not found on PATH; install kubectl {version}: {_GET}")
@@ -79,14 +79,14 @@ def find(version: str) -> Program:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """kubectl with a way to the API."""
+    """kubectl with access to the API."""
 
     program: Program
     access: Access
 
     def apply(self, file: Path, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Apply a file of objects, server-side; what it says of each. Fields of ours that others have set
-        are taken back: the spec is what counts."""
+        """Apply a file of objects, server-side; returns kubectl's line for each. Fields of ours that others
+        have set are overwritten, as the spec is the source of truth."""
         said = self.run(
             "apply",
             "--server-side",
@@ -100,7 +100,7 @@ class Kubectl:
         return tuple(said.split("\n")[:-1])
 
     def diff(self, file: Path) -> tuple[str, ...]:
-        """The objects that applying would change, ``apps.v1.Deployment.kube-system.coredns``."""
+        """The objects that applying would change: ``apps.v1.Deployment.kube-system.coredns``."""
         words = ["diff", "--server-side", f"--field-manager={MANAGER}", "--force-conflicts"]
         words += ["--filename", str(file)]
         done = self._done(words, timeout=1800)
@@ -109,7 +109,7 @@ class Kubectl:
         return tuple(_OBJECT.findall(done.stdout))
 
     def objects(self, file: Path) -> list[dict[str, Any]]:
-        """Those of a file's objects that there are."""
+        """The objects of a file that exist."""
         text = self.run("get", "--ignore-not-found", "--output=json", "--filename", str(file), timeout=600)
         if not text.strip():
             return []
@@ -117,19 +117,20 @@ class Kubectl:
         return list(found["items"]) if found.get("kind") == "List" else [found]
 
     def delete(self, file: Path) -> tuple[str, ...]:
-        """Delete a file's objects; objects that are gone are not an error. Finalizers are not waited for."""
+        """Delete a file's objects. Missing objects are not an error. Does not wait for finalizers."""
         said = self.run("delete", "--ignore-not-found", "--wait=false", "--filename", str(file), timeout=600)
         return tuple(line for line in said.split("\n") if line)
 
     def run(self, *words: str, timeout: float = 120, fail: bool = True) -> str:
-        """Standard output of a command. ``KubectlError`` with what it said, where a failure counts."""
+        """The standard output of a command. Raises ``KubectlError`` with its error if it fails, unless
+        ``fail`` is False."""
         done = self._done(words, timeout=timeout)
         if done.returncode and (fail or not done.stdout):
             raise self._failed(words, done.returncode, done.stderr)
         return done.stdout
 
     def follow(self, *words: str, on_line: Callable[[str], None] = lambda _line: None) -> None:
-        """A command that takes its time; a Ctrl-C lets it end by itself, and is raised then."""
+        """Run a long command. On Ctrl-C, waits until it has ended, then raises."""
         said: list[str] = []
 
         def hear(line: str) -> None:
@@ -157,7 +158,7 @@ class Kubectl:
             raise DriveError(f"kubectl {words[0]}: not finished after {timeout:.0f} s") from None
 
     def command(self, *words: str) -> tuple[list[str], dict[str, str]]:
-        """The words and the environment of a command, for who gives it a file or takes one."""
+        """The command line and the environment, for callers that pipe files."""
         return self._command(words), self._env()
 
     def _command(self, words: Sequence[str]) -> list[str]:
@@ -172,6 +173,7 @@ class Kubectl:
 
 
 def _quiet(env: Mapping[str, str]) -> dict[str, str]:
-    """Without a person's own configuration: neither another cluster nor another output."""
+    """An environment without the user's kubectl configuration, which could select another cluster or
+    format."""
     kept = {name: value for name, value in env.items() if name not in {"KUBECONFIG", "KUBECTL_EXTERNAL_DIFF"}}
     return {**kept, "KUBECTL_KUBERC": "false"}

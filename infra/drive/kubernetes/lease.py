@@ -1,6 +1,7 @@
-"""One person at a time: a Lease in the cluster says who is at work on it (coordination.k8s.io/v1).
+"""Mutual exclusion of commands: a Lease in the cluster names its holder (coordination.k8s.io/v1).
 
-It is renewed while the work goes on. One that nobody renewed for two minutes is a laptop that was closed.
+It is renewed during the work. If it is not renewed for two minutes, it is considered abandoned, such as by a
+closed laptop.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _PROCESS: Final = f"{OURS}/process"
 def held(
     api: Api, renewing: Api, who: str, doing: str, *, clock: Callable[[], datetime] = now
 ) -> Iterator[None]:
-    """Nobody else works on the cluster meanwhile. ``UsageError`` with who does.
+    """Hold the Lease while the block runs. Raises ``UsageError``, naming the holder, if another holds it.
 
-    ``renewing`` is another connection, for the thread that keeps the lease.
+    ``renewing`` is a second connection, for the thread that renews it.
     """
     _take(api, who, doing, clock)
     ended = threading.Event()
@@ -41,14 +42,14 @@ def held(
     def keep() -> None:
         while not ended.wait(_BEAT):
             change = [
-                # Somebody may have taken it over while this laptop slept.
+                # Another command may have taken it over while this computer slept.
                 {"op": "test", "path": "/spec/holderIdentity", "value": who},
                 {"op": "replace", "path": "/spec/renewTime", "value": _micro(clock())},
             ]
             try:
                 renewing.patch(f"{_FOLDER}/{NAME}", change, "json")
             except (ApiError, AwayError):
-                continue  # an API server that restarts in an upgrade
+                continue  # an API server that restarts during an upgrade
 
     keeper = threading.Thread(target=keep, daemon=True)
     keeper.start()
@@ -84,7 +85,7 @@ def _take(api: Api, who: str, doing: str, clock: Callable[[], datetime]) -> None
             api.create(_FOLDER, body)
             return
         _refuse_held(there, who, now)
-        # With the version that was read: of two who find it free, one is refused.
+        # With the resourceVersion: of two commands that find it free, one is refused.
         body["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"]
         api.replace(f"{_FOLDER}/{NAME}", body)
     except ApiError as problem:
@@ -99,7 +100,7 @@ def _refuse_held(there: dict[str, Any], who: str, now: datetime) -> None:
     spec = there.get("spec") or {}
     holder = spec.get("holderIdentity")
     about = there["metadata"].get("annotations") or {}
-    # One's own that was killed need not be waited for.
+    # A lease of a killed process on this computer is taken over immediately.
     if not holder or (holder == who and not _runs(str(about.get(_PROCESS, "")))):
         return
     renewed = datetime.fromisoformat(str(spec["renewTime"]))
@@ -114,7 +115,7 @@ def _refuse_held(there: dict[str, Any], who: str, now: datetime) -> None:
 
 
 def _runs(process: str) -> bool:
-    """Whether another process of this machine runs."""
+    """Whether another process of this computer is running."""
     if not process.isdecimal() or int(process) == os.getpid():
         return False
     try:
@@ -132,9 +133,9 @@ def _give_back(api: Api, who: str) -> None:
         if there is not None and (there.get("spec") or {}).get("holderIdentity") == who:
             api.patch(f"{_FOLDER}/{NAME}", {"spec": {"holderIdentity": None}})
     except (ApiError, AwayError):
-        return  # it is forgotten by itself
+        return  # it expires by itself
 
 
 def _micro(moment: datetime) -> str:
-    """MicroTime, which must have all its digits."""
+    """A MicroTime, which must have six digits of microseconds."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"

@@ -15,13 +15,13 @@ from infra.drive.kubernetes.status import ETCDCTL, Member
 from infra.errors import DriveError, UsageError
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-"""RFC 1123, as names of nodes are."""
+"""RFC 1123: the format of node names."""
 
 DRAIN: Final = 900
-"""Seconds that pods have to leave, if nothing else is said."""
+"""Seconds that a drain waits for pods by default."""
 
 _ROUNDS: Final = 5
-"""Times that a node is read again because somebody else wrote it in between."""
+"""Attempts to update a node after a conflict with another writer."""
 
 RESET: Final = """\
 set -u
@@ -34,13 +34,13 @@ rm -rf /var/lib/causeway/kubernetes-upgrade /etc/kubernetes/kubeadm-unfinished
 rm -f /etc/causeway/secrets/kubernetes-join.yaml
 exit $code
 """
-"""On the machine: no node any more. A master's member of etcd leaves with it (``kubeadm reset``,
+"""A script for the machine: it stops being a node. A master's etcd member is removed too (``kubeadm reset``,
 remove-etcd-member)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """What keeps a pod on its node."""
+    """A reason why a pod cannot be evicted."""
 
     pod: str
     """``namespace/name``."""
@@ -51,8 +51,8 @@ class Blocker:
 
 
 def require(api: Api, name: str) -> dict[str, Any]:
-    """A node. ``UsageError`` with those that there are."""
-    # An empty name would be the path of the whole list.
+    """A node. Raises ``UsageError``, naming the existing ones, if it does not exist."""
+    # An empty name would select the list of nodes.
     found = api.find(f"/api/v1/nodes/{name}") if _NAME.fullmatch(name) else None
     if found is None:
         from infra.nearest import meant_one_of
@@ -63,8 +63,8 @@ def require(api: Api, name: str) -> dict[str, Any]:
 
 
 def blockers(api: Api, name: str) -> list[Blocker]:
-    """The pods of a node that a drain would have to wait for: budgets that allow no disruption now, and
-    pods that no controller would bring back."""
+    """The pods of a node that block a drain: those whose PodDisruptionBudget allows no disruption now, and
+    those without a controller."""
     budgets = [each for each in api.list("/apis/policy/v1/poddisruptionbudgets") if not _allowed(each)]
     found = []
     for pod in api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}"):
@@ -78,7 +78,7 @@ def blockers(api: Api, name: str) -> list[Blocker]:
         found += [
             Blocker(where, f"the budget {budget['metadata']['name']} allows no disruption now")
             for budget in budgets
-            # One that has not started holds no budget up (Eviction API).
+            # The Eviction API ignores the budget for a pod that has not started.
             if phase == "Running"
             and budget["metadata"]["namespace"] == about["namespace"]
             and selects((budget.get("spec") or {}).get("selector"), about.get("labels") or {})
@@ -87,7 +87,7 @@ def blockers(api: Api, name: str) -> list[Blocker]:
 
 
 def of_instances(api: Api, instances: Collection[str]) -> dict[str, str]:
-    """Instance id → its node's name, of those that are nodes (``spec.providerID``:
+    """Instance id → the name of its node, if it is one (``spec.providerID``:
     ``aws:///us-west-2a/i-0123456789abcdef0``)."""
     found = {}
     for node in api.list("/api/v1/nodes"):
@@ -98,7 +98,7 @@ def of_instances(api: Api, instances: Collection[str]) -> dict[str, str]:
 
 
 def work(api: Api, instances: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Instance id → the pods at work on its node, ``namespace/name``: those that a drain would evict."""
+    """Instance id → the pods on its node that a drain would evict, as ``namespace/name``."""
     names = {name: instance for instance, name in of_instances(api, instances).items()}
     found: dict[str, list[str]] = {}
     for pod in api.list("/api/v1/pods") if names else ():
@@ -110,12 +110,13 @@ def work(api: Api, instances: Collection[str]) -> dict[str, tuple[str, ...]]:
 
 
 def is_work(pod: Mapping[str, Any]) -> bool:
-    """Whether a drain would have to evict a pod: it is neither finished nor its node's own."""
+    """Whether a drain would evict a pod: it has not finished, and is neither of a DaemonSet nor static."""
     return not _stays(pod) and (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches. An empty one matches everything, none matches nothing (policy/v1)."""
+    """Whether a label selector matches. An empty selector matches everything, None matches nothing
+    (policy/v1)."""
     if selector is None:
         return False
     plain = (selector.get("matchLabels") or {}).items()
@@ -142,7 +143,8 @@ def _allowed(budget: Mapping[str, Any]) -> bool:
 
 
 def _stays(pod: Mapping[str, Any]) -> bool:
-    """DaemonSets' pods come back at once, and static pods are the kubelet's own."""
+    """Whether a drain leaves the pod: DaemonSets' pods would return immediately, static pods are the
+    kubelet's."""
     about = pod["metadata"]
     owners = about.get("ownerReferences") or []
     return any(each.get("kind") == "DaemonSet" for each in owners) or (
@@ -160,11 +162,11 @@ def drain(
     ignore_budgets: bool = False,
     on_line: Callable[[str], None] = lambda _line: None,
 ) -> None:
-    """Cordon a node and evict its pods; budgets are respected, and waited for. ``DriveError`` when the time
-    is up: the node stays cordoned then.
+    """Cordon a node and evict its pods, respecting PodDisruptionBudgets. Raises ``DriveError`` after
+    ``seconds``; the node then stays cordoned.
 
-    ``grace``: seconds that each pod has to end; -1: as it says itself. ``force``: also pods that nobody
-    brings back.
+    ``grace``: seconds for each pod to terminate; -1: its own grace period. ``force``: also evict pods
+    without a controller.
     """
     try:
         kubectl.follow(
@@ -178,22 +180,22 @@ def drain(
 
 
 def cordoned(api: Api, name: str) -> bool:
-    """Whether a node takes no new pods."""
+    """Whether a node is unschedulable."""
     return bool((api.get(f"/api/v1/nodes/{name}").get("spec") or {}).get("unschedulable"))
 
 
 def cordon(kubectl: Kubectl, name: str) -> None:
-    """Take no new pods."""
+    """Mark a node unschedulable."""
     kubectl.run("cordon", name)
 
 
 def uncordon(kubectl: Kubectl, name: str) -> None:
-    """Take pods again."""
+    """Mark a node schedulable."""
     kubectl.run("uncordon", name)
 
 
 def require_silent(node: Mapping[str, Any]) -> None:
-    """``UsageError`` for a node whose kubelet reports: its machine is not off."""
+    """Raise ``UsageError`` if the node's kubelet still reports: the machine is not off."""
     name = node["metadata"]["name"]
     ready = status.condition(node, "Ready")
     if ready == "True":
@@ -205,7 +207,8 @@ def require_silent(node: Mapping[str, Any]) -> None:
 
 
 def take_out_of_service(api: Api, name: str) -> None:
-    """Declare that a node's machine is off. ``UsageError`` for one that reports."""
+    """Add the out-of-service taint to a node whose machine is off. Raises ``UsageError`` if its kubelet
+    reports."""
 
     def declared(node: Mapping[str, Any]) -> list[dict[str, Any]]:
         require_silent(node)
@@ -216,7 +219,7 @@ def take_out_of_service(api: Api, name: str) -> None:
 
 
 def return_to_service(api: Api, name: str) -> None:
-    """Take that back, if anybody declared it."""
+    """Remove the out-of-service taint, if present."""
     if status.out_of_service(require(api, name)):
         _retaint(api, name, _other_taints)
 
@@ -227,7 +230,8 @@ def _other_taints(node: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _retaint(api: Api, name: str, taints: Callable[[Mapping[str, Any]], list[dict[str, Any]]]) -> None:
-    """Give a node other taints, of what it is when they are written: others write the same list."""
+    """Replace a node's taints, computed from those at the time of writing, as other clients write the list
+    too."""
     for _ in range(_ROUNDS):
         node = require(api, name)
         about = {"resourceVersion": node["metadata"]["resourceVersion"]}
@@ -242,7 +246,7 @@ def _retaint(api: Api, name: str, taints: Callable[[Mapping[str, Any]], list[dic
 
 
 def pods_at_work(api: Api, name: str) -> list[str]:
-    """The pods of a node that a drain would evict, ``namespace/name``."""
+    """The pods of a node that a drain would evict, as ``namespace/name``."""
     return sorted(
         f"{each['metadata']['namespace']}/{each['metadata']['name']}"
         for each in api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}")
@@ -251,12 +255,12 @@ def pods_at_work(api: Api, name: str) -> list[str]:
 
 
 def delete(api: Api, name: str) -> bool:
-    """Forget a node; its pods go with it. False if there was none."""
+    """Delete a Node object; its pods are then deleted too. False if it did not exist."""
     return api.delete(f"/api/v1/nodes/{name}")
 
 
 def require_quorum(members: list[Member], leaving: str) -> None:
-    """``UsageError`` where etcd would lose its majority, or its last member, without the master
+    """Raise ``UsageError`` if etcd would lose its quorum, or its last member, without the master
     ``leaving``."""
     left = [each for each in members if each.name != leaving]
     if len(left) == len(members):
@@ -272,8 +276,9 @@ def require_quorum(members: list[Member], leaving: str) -> None:
 
 
 def forget_member(kubectl: Kubectl, through: str, name: str) -> bool:
-    """Take a master that is lost out of etcd, through the pod of another one's. False if it was no member."""
-    # etcd's own 5 s are short for members that have just lost one, and choose a leader.
+    """Remove a lost master from etcd, through the etcd pod of another master. False if it was not a
+    member."""
+    # etcdctl's default timeout of 5 s is too short during a leader election.
     inside = ("exec", "--namespace=kube-system", through, "--", *ETCDCTL, "--command-timeout=30s")
     members = json.loads(kubectl.run(*inside, "member", "list", "--write-out=json"))["members"]
     for each in members:
@@ -284,7 +289,7 @@ def forget_member(kubectl: Kubectl, through: str, name: str) -> bool:
 
 
 def reach_through(api: Api, leaving: str) -> str | None:
-    """A pod of etcd that is ready, on another master."""
+    """A ready etcd pod on another master."""
     for pod in _etcd_pods(api):
         if (pod.get("spec") or {}).get("nodeName") != leaving and status.condition(pod, "Ready") == "True":
             return str(pod["metadata"]["name"])

@@ -1,8 +1,8 @@
-"""A real API server for as long as a preview runs: etcd and kube-apiserver on loopback, with their own keys.
+"""Runs a real API server during a preview: etcd and kube-apiserver on loopback, with their own keys.
 
 It has no controllers and no kubelets: it only reports whether it would accept an object, and how it would
-change it. KUBEBUILDER_ASSETS names the folder of the programs, as for controllers' tests (kubebuilder,
-"envtest"). Nothing of it stays.
+change it. KUBEBUILDER_ASSETS names the folder of the programs, as for tests of controllers (kubebuilder,
+"envtest"). Nothing is kept.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ASSETS: Final = "KUBEBUILDER_ASSETS"
 _NAME: Final = "preview.internal"
 _SECONDS: Final = 60
 _TRIES: Final = 3
-"""Ports are chosen before they are bound: another process may take one."""
+"""Ports are chosen before they are bound, so another process may take one."""
 
 _NO_KIND: Final = re.compile(r'no matches for kind "([^"]+)"')
 _REFUSED: Final = re.compile(r'^(?:Error from server|The \S+ ".*" is invalid).*$', re.MULTILINE)
@@ -43,7 +43,7 @@ _REFUSED: Final = re.compile(r'^(?:Error from server|The \S+ ".*" is invalid).*$
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What a control plane is made of."""
+    """The programs of a control plane."""
 
     apiserver: str
     etcd: str
@@ -51,19 +51,19 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What the API server says to a part."""
+    """The API server's response to a part."""
 
     accepted: int
     to_come: tuple[str, ...]
-    """Kinds that it does not know: charts bring them."""
+    """Kinds that it does not know, as charts install their CRDs."""
     refused: tuple[str, ...]
-    """The server's own words, an object each."""
+    """The server's errors, one per object."""
 
 
 def programs() -> Programs | None:
-    """The programs that KUBEBUILDER_ASSETS names; None where it is not set.
+    """The programs in KUBEBUILDER_ASSETS; None if it is not set.
 
-    ``UsageError`` where it is set and they are not there.
+    Raises ``UsageError`` if it is set but they are missing.
     """
     folder = os.environ.get(ASSETS)
     if not folder:
@@ -81,11 +81,11 @@ def programs() -> Programs | None:
 
 @contextmanager
 def serving(programs: Programs, *, services: str, admission: Sequence[str]) -> Iterator[Access]:
-    """An administrator's way to an empty cluster.
+    """Administrator access to an empty cluster.
 
-    ``services`` is its range of addresses, ``admission`` the admission plugins beside the usual ones.
+    ``services`` is its service range, ``admission`` the admission plugins beside the default ones.
 
-    ``DriveError``, with the end of its log, for one that does not come up.
+    Raises ``DriveError``, with the end of its log, if it does not start.
     """
     with TemporaryDirectory(prefix="causeway-preview-") as temporary:
         folder = Path(temporary)
@@ -129,7 +129,7 @@ def serving(programs: Programs, *, services: str, admission: Sequence[str]) -> I
 
 
 def offer(kubectl: Kubectl, part: Part) -> Offered:
-    """Apply a part, and say what the server took of it."""
+    """Apply a part; returns the kinds and objects that the server did not accept."""
     if not part.objects:
         return Offered(0, (), ())
     try:
@@ -164,7 +164,7 @@ def _server(programs: Programs, folder: Path, client: int, port: int) -> list[st
         programs.apiserver, f"--etcd-servers=http://127.0.0.1:{client}", f"--secure-port={port}",
         "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
         "--authorization-mode=Node,RBAC", "--allow-privileged=true",
-        # Nothing makes a namespace's default account here.
+        # No controller creates a namespace's default service account here.
         "--disable-admission-plugins=ServiceAccount",
         f"--client-ca-file={pki}/ca.crt", f"--cert-dir={folder}",
         f"--tls-cert-file={pki}/serving.crt", f"--tls-private-key-file={pki}/serving.key",

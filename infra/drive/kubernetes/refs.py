@@ -22,17 +22,17 @@ class Ref:
 
     @property
     def word(self) -> str:
-        """As a person names it on a command line: ``Namespace/user-ada``."""
+        """The object's name on the command line: ``Namespace/user-ada``."""
         return "/".join(filter(None, (self.kind, self.namespace, self.name)))
 
     def stub(self) -> dict[str, Any]:
-        """The least by which kubectl finds it."""
+        """The minimal object with which kubectl finds it."""
         place = {"namespace": self.namespace} if self.namespace else {}
         return {"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": self.name, **place}}
 
     @property
     def same(self) -> tuple[str, str, str, str]:
-        """What stays the same when its API goes from v1beta1 to v1."""
+        """The identity of the object, which does not change when its API goes from v1beta1 to v1."""
         group = self.api_version.rpartition("/")[0]
         return group, self.kind, self.namespace, self.name
 

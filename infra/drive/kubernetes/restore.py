@@ -1,4 +1,4 @@
-"""Copies of etcd, and putting one back: what ``causeway-etcd-restore`` on the masters does, from here."""
+"""Lists and restores etcd snapshots by running ``causeway-etcd-restore`` on the masters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from infra.drive.ssh import Remote
 from infra.errors import DriveError, UsageError
 
 PROGRAM: Final = "causeway-etcd-restore"
-"""Of the kubernetes cookbook. Its verbs: list, stop, restore NAME --yes, start."""
+"""A program of the kubernetes cookbook. Its commands: list, stop, restore NAME --yes, start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of etcd in the bucket."""
+    """An etcd snapshot in the bucket."""
 
     name: str
     taken: datetime
@@ -25,7 +25,7 @@ class Copy:
 
 
 def copies(remote: Remote) -> list[Copy]:
-    """What a master finds in the bucket, the newest first."""
+    """The snapshots that a master finds in the bucket, the newest first."""
     _, text = remote.run(f"exec {PROGRAM} list")
     found = []
     for line in text.splitlines():
@@ -40,7 +40,8 @@ def copies(remote: Remote) -> list[Copy]:
 
 
 def chosen(found: Sequence[Copy], name: str) -> Copy:
-    """The copy of a name; the newest without one. ``UsageError`` where there is none."""
+    """The snapshot with this name; the newest if the name is empty. Raises ``UsageError`` if there is
+    none."""
     if not found:
         raise UsageError("the bucket has no copy of etcd")
     if not name:
@@ -54,12 +55,13 @@ def chosen(found: Sequence[Copy], name: str) -> Copy:
 
 
 def stop(remote: Remote) -> None:
-    """A master's API server and etcd end: nobody writes any more."""
+    """Stop a master's API server and etcd, so that nothing is written."""
     remote.run(f"exec {PROGRAM} stop")
 
 
 def restore(remote: Remote, name: str, masters: Sequence[str]) -> str:
-    """Put a copy back on a master; its last line. ``masters``: those of the new etcd."""
+    """Restore a snapshot on a master; returns the last line of output. ``masters``: the members of the new
+    etcd."""
     script = f'exec {PROGRAM} restore "$1" --yes --force --masters "$2"'
     _, said = remote.run(script, name, ",".join(masters))
     return (said.strip().splitlines() or ["restored"])[-1]

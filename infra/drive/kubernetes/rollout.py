@@ -1,8 +1,8 @@
-"""Waits for workloads to come up wherever they can.
+"""Waits for workloads to become available on nodes that are ready.
 
-``kubectl rollout status`` and ``helm --wait`` wait for every pod, also of a node that is dead: one machine
-without power would hold up the whole cluster. Here pods on a node that is not ready are reported, not waited
-for.
+``kubectl rollout status`` and ``helm --wait`` wait for every pod, including those on a dead node: one
+machine without power would block the whole cluster. Here pods on a node that is not ready are reported, not
+waited for.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ _BEAT: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a workload has come."""
+    """The rollout status of a workload."""
 
     ref: Ref
     seen: bool
-    """Whether its controller has seen what is asked for now."""
+    """Whether its controller has observed the current generation."""
     wanted: int
-    """Pods."""
+    """The number of pods wanted."""
     updated: int
-    """Those of the present template."""
+    """The number of pods of the current template."""
     available: int
     away: tuple[str, ...]
-    """Nodes that are not there and have a pod of it; of a Deployment, one for each pod."""
+    """Nodes that are not ready and have one of its pods; for a Deployment, one entry per pod."""
 
     @property
     def whole(self) -> bool:
-        """All of it is up."""
+        """Whether all pods are ready and current."""
         return self.seen and min(self.updated, self.available) >= self.wanted
 
     @property
     def settled(self) -> bool:
-        """All of it is up, and new, that can be."""
+        """Whether all pods that can be are ready and current."""
         return self.seen and min(self.updated, self.available) >= self.wanted - len(self.away)
 
     @property
     def held_up(self) -> bool:
-        """All is up that can be, some of it as before: nodes that are away keep it from being replaced."""
+        """Whether all pods that can be are ready, but some are outdated because nodes that are not ready
+        block their replacement."""
         return self.seen and bool(self.away) and self.available >= self.wanted - len(self.away)
 
     def __str__(self) -> str:
@@ -60,14 +61,14 @@ class Standing:
 
 
 def workloads(refs: Iterable[Ref], *, placed: bool) -> list[Ref]:
-    """Those that come up by pods. ``placed``: whether there is a node that takes ordinary pods; without one
-    only DaemonSets can."""
+    """The objects that have pods. ``placed``: whether there is a node for ordinary pods; without one, only
+    DaemonSets."""
     return [each for each in refs if each.kind == "DaemonSet" or (placed and each.kind in _PLURALS)]
 
 
 def standing(api: Api, ref: Ref, gone: Callable[[], Collection[str]]) -> Standing:
-    """How far a workload has come. ``gone``: returns the nodes that are away; called only while pods are
-    missing. ``ApiError`` if the workload does not exist."""
+    """The rollout status of a workload. ``gone``: returns the nodes that are not ready; called only while
+    pods are missing. Raises ``ApiError`` if the workload does not exist."""
     found = api.get(f"/apis/apps/v1/namespaces/{ref.namespace}/{_PLURALS[ref.kind]}/{ref.name}")
     spec, now = found["spec"], found.get("status") or {}
     if ref.kind == "DaemonSet":
@@ -86,8 +87,8 @@ def standing(api: Api, ref: Ref, gone: Callable[[], Collection[str]]) -> Standin
 
 
 def _gone(api: Api, *, patient: bool) -> set[str]:
-    """Nodes that nothing is to be waited for on; none where no node is ready. ``patient``: those that say
-    themselves that they are not ready are not among them."""
+    """Nodes that are not waited for; empty if no node is ready. ``patient``: without nodes that report
+    themselves as not ready."""
     states = {
         str(each["metadata"]["name"]): status.condition(each, "Ready") for each in api.list("/api/v1/nodes")
     }
@@ -100,12 +101,13 @@ def _away(api: Api, ref: Ref, selector: Mapping[str, Any], gone: Collection[str]
     pods = api.list(f"/api/v1/namespaces/{ref.namespace}/pods", labelSelector=_words(selector))
     nodes = [str((pod.get("spec") or {}).get("nodeName", "")) for pod in pods]
     found = [each for each in nodes if each in gone]
-    # A DaemonSet has one on each; the old one of a dead node never quite ends, and stands beside the new one.
+    # A DaemonSet has one per node. On a dead node the old pod never terminates and remains beside the new
+    # one.
     return tuple(sorted(set(found) if ref.kind == "DaemonSet" else found))
 
 
 def _words(selector: Mapping[str, Any]) -> str:
-    """A selector as the API's query has it."""
+    """A label selector as a query parameter."""
     said = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for each in selector.get("matchExpressions") or []:
         key, values = each["key"], f"({','.join(each.get('values') or [])})"
@@ -129,14 +131,14 @@ def wait(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[str]:
-    """Until all workloads have settled; what is missing then, a line each.
+    """Wait until all workloads have settled; returns what is missing, one line each.
 
-    A node that nobody has heard of for a while (condition ``Ready`` is ``Unknown``) is not waited for. One
-    that says itself that it is not ready may be about to become so: it is, until the time is up.
+    A node whose condition ``Ready`` is ``Unknown`` is not waited for. A node that reports itself as not
+    ready may become ready soon, so it is waited for until the timeout.
 
-    ``DriveError`` when the time is up and pods are missing from nodes that are ready, or no node is. A dead
-    node may hold up other nodes' pods, as a DaemonSet's controller replaces only so many at a time: that is
-    reported too, and not an error.
+    Raises ``DriveError`` at the timeout if pods are missing from ready nodes, or no node is ready. A dead
+    node may block pods of other nodes, as a DaemonSet's controller replaces only so many at a time: that is
+    reported and is not an error.
     """
     deadline = clock() + seconds
     waiting = list(refs)
@@ -145,11 +147,11 @@ def wait(
     while waiting:
         over = clock() >= deadline
         try:
-            # A large cluster's nodes are many: listed once a round, and only while pods are missing.
+            # A large cluster has many nodes: they are listed once per round, and only while pods are missing.
             gone = cache(partial(_gone, api, patient=not over))
             found = [standing(api, each, gone) for each in waiting]
         except AwayError:
-            # What is applied may restart what the API stands behind.
+            # Applied objects may restart the API's own components.
             if over:
                 raise
             sleep(_BEAT)

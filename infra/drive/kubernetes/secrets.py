@@ -32,26 +32,26 @@ AUTHORITIES: Final = {
     "etcd-ca": "etcd-ca",
     "pages-ca": "internal-pages-ca",
 }
-"""Secret below ``kubernetes/pki`` → the authority's common name."""
+"""Secret below ``kubernetes/pki`` → the CA's common name."""
 
 ENCRYPTION: Final = f"{ROOT}/encryption"
 ACCOUNTS: Final = f"{ROOT}/pki/sa"
 USERS: Final = f"{ROOT}/users/"
 
 _FILES: Final = {"ca": "ca", "front-proxy-ca": "front-proxy-ca", "etcd-ca": "etcd/ca"}
-"""Authority → its files below /etc/kubernetes/pki, without their endings."""
+"""CA → its files below /etc/kubernetes/pki, without extensions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """All of a cluster's keys."""
+    """All keys of a cluster."""
 
     authorities: Mapping[str, Pair]
     """By the names of ``AUTHORITIES``."""
     accounts: str
-    """As kept: see ``_account_keys``."""
+    """In the stored format: see ``_account_keys``."""
     encryption: str
-    """As kept: see ``encryption_config``."""
+    """In the stored format: see ``encryption_config``."""
 
     def __repr__(self) -> str:
         return "Keys()"
@@ -61,8 +61,8 @@ class Keys:
         return self.authorities["ca"]
 
     def pki(self) -> dict[str, str]:
-        """Path below /etc/kubernetes/pki → text: all that a master must find before kubeadm runs there
-        ("Manual certificate distribution"); the rest it makes itself."""
+        """Path below /etc/kubernetes/pki → text: the files that a master needs before kubeadm runs ("Manual
+        certificate distribution"); kubeadm creates the others."""
         found: dict[str, str] = {}
         for name, path in _FILES.items():
             pair = self.authorities[name]
@@ -70,19 +70,19 @@ class Keys:
         return {**found, **self.of_tokens()}
 
     def of_tokens(self) -> dict[str, str]:
-        """Those of them that tokens of service accounts are signed and verified with (kube-apiserver(1),
+        """The files that sign and verify service account tokens (kube-apiserver(1),
         ``--service-account-key-file``: it may hold several keys)."""
         private = [each["key"] for each in _account_keys(self.accounts)]
         return {"sa.key": private[0], "sa.pub": "".join(map(certificates.public_of, private))}
 
 
 def exist(store: Store) -> bool:
-    """Whether the cluster's authority was made; nothing is opened for it."""
+    """Whether the cluster's CA exists; does not decrypt anything."""
     return f"{ROOT}/pki/ca" in store.names(f"{ROOT}/pki/")
 
 
 def made(store: Store, now: datetime) -> Keys:
-    """The keys; what is missing is made and kept. Of two who begin at once, both get the same."""
+    """The keys; missing ones are created and stored. Concurrent calls return the same keys."""
     found = {}
     for name, common in AUTHORITIES.items():
         where = f"{ROOT}/pki/{name}"
@@ -93,7 +93,7 @@ def made(store: Store, now: datetime) -> Keys:
 
 
 def authority(store: Store) -> Pair | None:
-    """The cluster's authority alone; None before it was made."""
+    """The cluster's CA; None if it does not exist yet."""
     found: Pair | None = _opened(store, f"{ROOT}/pki/ca", certificates.split)
     return found
 
@@ -101,8 +101,8 @@ def authority(store: Store) -> Pair | None:
 def encryption_config(kept: str) -> str:
     """EncryptionConfiguration (apiserver.config.k8s.io/v1), for ``--encryption-provider-config``.
 
-    Secretbox with the first key writes, all keys read, and what was written before there was encryption is
-    read as it is (Kubernetes, "Encrypting Confidential Data at Rest").
+    Secretbox with the first key encrypts, all keys decrypt, and unencrypted data is read as it is
+    (Kubernetes, "Encrypting Confidential Data at Rest").
     """
     keys = [{"name": each["name"], "secret": each["secret"]} for each in json.loads(kept)]
     document = {
@@ -112,17 +112,16 @@ def encryption_config(kept: str) -> str:
             {"resources": ["secrets"], "providers": [{"secretbox": {"keys": keys}}, {"identity": {}}]}
         ],
     }
-    # JSON is YAML.
     return json.dumps(document, indent=2) + "\n"
 
 
 Rotation: TypeAlias = Literal["none", "added", "promoted"]
-"""How far one has come: a key alone; a newer one that reads, or verifies; the newer one writes, or signs, and
-older ones still read."""
+"""The state of a rotation: a single key; a newer key that only decrypts, or verifies; the newer key
+encrypts, or signs, and older ones still decrypt or verify."""
 
 
 def rotation(store: Store) -> Rotation:
-    """How far a rotation of the key at rest has come."""
+    """The state of a rotation of the encryption key."""
     return _rotation(_encryption(store))
 
 
@@ -134,25 +133,25 @@ def _rotation(keys: Sequence[Mapping[str, str]]) -> Rotation:
 
 
 def add_encryption_key(store: Store) -> None:
-    """A further key, which reads and does not write yet: masters learn it one at a time, and one that has
-    not must be able to read what the others write. After this, and after ``promote_encryption_key``, all
-    masters must have the keys before the next step."""
+    """Add a key that decrypts but does not encrypt yet: masters are updated one at a time, and each must be
+    able to read what the others write. After this, and after ``promote_encryption_key``, all masters must
+    have the keys before the next step."""
     keys = _encryption(store)
     store.put(ENCRYPTION, json.dumps([*keys, _encryption_key(1 + max(map(_number, keys)))]))
 
 
 def promote_encryption_key(store: Store) -> None:
-    """The newest key writes from now on; all others still read."""
+    """Encrypt with the newest key from now on; all others still decrypt."""
     store.put(ENCRYPTION, json.dumps(sorted(_encryption(store), key=_number, reverse=True)))
 
 
 def without_old_keys(store: Store) -> str:
-    """What is left of the keys when the one that writes is the only one; for ``encryption_config``."""
+    """The stored keys without all but the encrypting one; for ``encryption_config``."""
     return json.dumps(_encryption(store)[:1])
 
 
 def drop_encryption_keys(store: Store) -> None:
-    """Forget all keys but the one that writes; every secret must have been rewritten since."""
+    """Delete all keys but the encrypting one; every secret must have been rewritten before."""
     store.put(ENCRYPTION, without_old_keys(store))
 
 
@@ -164,25 +163,25 @@ def _number(key: Mapping[str, str]) -> int:
 
 
 def token_rotation(store: Store) -> Rotation:
-    """How far a rotation of the key that signs tokens has come."""
+    """The state of a rotation of the key that signs tokens."""
     return _rotation(_accounts(store))
 
 
 def add_token_key(store: Store) -> None:
-    """A further key, which verifies and does not sign yet: all masters must know it, and its public half
-    must be published, before one signs with it."""
+    """Add a key that verifies but does not sign yet: all masters must have it, and its public key must be
+    published, before one signs with it."""
     keys = _accounts(store)
     name = f"key{1 + max(map(_number, keys))}"
     store.put(ACCOUNTS, json.dumps([*keys, {"name": name, "key": certificates.account_key()}]))
 
 
 def promote_token_key(store: Store) -> None:
-    """The newest key is to sign; all others still verify."""
+    """Sign with the newest key; all others still verify."""
     store.put(ACCOUNTS, json.dumps(sorted(_accounts(store), key=_number, reverse=True)))
 
 
 def sign_with_token_key(store: Store, now: datetime) -> None:
-    """Remember that all masters sign with the first key from now on."""
+    """Record that all masters sign with the first key from now on."""
     first, *others = _accounts(store)
     store.put(ACCOUNTS, json.dumps([{**first, "since": now.isoformat()}, *others]))
 
@@ -194,17 +193,17 @@ def token_key_since(store: Store) -> datetime | None:
 
 
 def old_token_keys(store: Store) -> frozenset[str]:
-    """Ids of the keys that verify and do not sign, as tokens name them (RFC 7515, ``kid``)."""
+    """Ids of the keys that verify but do not sign, as in tokens (RFC 7515, ``kid``)."""
     return frozenset(certificates.key_id(each["key"]) for each in _accounts(store)[1:])
 
 
 def without_old_token_keys(store: Store) -> str:
-    """What is left when the key that signs is the only one; for ``Keys.accounts``."""
+    """The stored keys without all but the signing one; for ``Keys.accounts``."""
     return json.dumps(_accounts(store)[:1])
 
 
 def drop_token_keys(store: Store) -> None:
-    """Forget all keys but the one that signs: tokens of the others are refused from now on."""
+    """Delete all keys but the signing one: tokens of the others are refused from now on."""
     store.put(ACCOUNTS, without_old_token_keys(store))
 
 
@@ -213,16 +212,16 @@ def drop_token_keys(store: Store) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What is remembered of a user's certificates. Kubernetes knows no revocation list: a certificate that
-    was taken back is one whose user has no rights until it has ended."""
+    """The record of a user's certificates. Kubernetes has no certificate revocation: if certificates are
+    revoked, the user has no rights until they have expired."""
 
     until: datetime
-    """The end of the one that lasts longest."""
+    """When the last of them expires."""
     revoked: bool = False
 
 
 def issued(store: Store) -> dict[str, Issued]:
-    """Login → what was issued to it."""
+    """Login → the record of issued certificates."""
     names = store.names(USERS)
     found = {}
     for name, text in store.read(names).items():
@@ -237,14 +236,14 @@ def issued(store: Store) -> dict[str, Issued]:
 
 
 def remember(store: Store, login: str, until: datetime) -> None:
-    """A certificate of a user's was issued that holds until then."""
+    """Record that a user's certificate was issued, valid until then."""
     before = issued(store).get(login)
     latest = until if before is None else max(before.until, until)
     _keep(store, login, Issued(latest, before.revoked if before else False))
 
 
 def revoke(store: Store, login: str) -> Issued | None:
-    """Take all of a user's certificates back; None where there was none."""
+    """Revoke all certificates of a user; None if there were none."""
     before = issued(store).get(login)
     if before is None:
         return None
@@ -253,12 +252,12 @@ def revoke(store: Store, login: str) -> Issued | None:
 
 
 def locked_out(store: Store, now: datetime) -> dict[str, datetime]:
-    """Users who must have no rights → until when: a certificate of theirs that was taken back still holds."""
+    """Users without rights → when the last of their revoked certificates expires."""
     return {login: each.until for login, each in issued(store).items() if each.revoked and each.until > now}
 
 
 def readmit(store: Store, login: str) -> None:
-    """Forget what was revoked: none of it holds any more."""
+    """Delete the record of revoked certificates, which have expired."""
     store.delete(f"{USERS}{login}")
 
 
@@ -303,8 +302,8 @@ def _checked_accounts(text: str) -> str:
 
 
 def _account_keys(text: str) -> list[dict[str, str]]:
-    """The first signs, all verify: ``name``, ``key`` (PEM), ``since`` (when it began to sign). A key that
-    was never rotated is kept as PEM."""
+    """The first key signs, all verify: ``name``, ``key`` (PEM), ``since`` (when it began to sign). A key
+    that was never rotated is stored as plain PEM."""
     if text.startswith("-----"):
         return [{"name": "key1", "key": text}]
     found: list[dict[str, str]] = json.loads(text)
@@ -332,5 +331,5 @@ def _encryption(store: Store) -> list[dict[str, str]]:
 
 
 def _encryption_key(number: int) -> dict[str, str]:
-    """Secretbox takes 32 bytes."""
+    """A new key of 32 bytes, as secretbox requires."""
     return {"name": f"key{number}", "secret": base64.b64encode(secrets.token_bytes(32)).decode()}

@@ -1,8 +1,8 @@
-"""Certificates of people from the CertificateSigningRequest API (certificates.k8s.io/v1).
+"""Certificates of users from the CertificateSigningRequest API (certificates.k8s.io/v1).
 
-The key is made here and never sent. A master submits the request, approves it and prints the certificate;
-kube-controller-manager signs. Root on a master may request this. The master acts as
-``KUBECONFIGS``, which may do that and nothing else (``render/kubernetes/access.py``).
+The key is generated on this computer and never sent. A master submits the request, approves it and prints
+the certificate; kube-controller-manager signs it. This needs root access to a master. The master acts as
+``KUBECONFIGS``, which may do only that (``render/kubernetes/access.py``).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ as wait csr "$request" --for 'jsonpath={.status.certificate}' --timeout 60s >&2
 as get csr "$request" --output 'jsonpath={.status.certificate}' | base64 --decode
 cat /etc/kubernetes/pki/ca.crt
 """
-"""Prints the certificate, then that of the cluster's authority."""
+"""Prints the certificate, then that of the cluster's CA."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A certificate with its key, and the certificate of the authority by which to know the API server."""
+    """A certificate with its key, and the CA certificate that verifies the API server."""
 
     pair: Pair
     authority: str
@@ -51,7 +51,7 @@ def sign(masters: Sequence[Machine], login: str, groups: Iterable[str], life: ti
         RemoteError: The API refused, or nothing was signed.
     """
     asked, key = certificates.request(login, groups)
-    # Random: another request of this name cannot be there to be approved instead.
+    # Random, so that no other request can have this name and be approved instead.
     name = f"{login}-{secrets.token_hex(8)}"
     words = ("sh", "-c", _SCRIPT, "causeway", KUBECONFIGS, name)
     manifest = _manifest(name, asked, life).encode()
@@ -65,8 +65,8 @@ def sign(masters: Sequence[Machine], login: str, groups: Iterable[str], life: ti
 
 
 def authority(masters: Sequence[Machine]) -> str:
-    """The certificate of the cluster's authority, from the first master that can be reached;
-    ``UnreachedError`` where none can."""
+    """The cluster's CA certificate, from the first master that can be reached. Raises ``UnreachedError`` if
+    none can."""
     return _first(masters, lambda each: each.run("cat", "/etc/kubernetes/pki/ca.crt", timeout=60))[0]
 
 

@@ -1,4 +1,4 @@
-"""The cluster's status from its API, in a few calls: masters, nodes, GPUs, workloads that do not come up."""
+"""The cluster's status from its API, in a few calls: masters, nodes, GPUs, unavailable workloads."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from infra.errors import DriveError
 MASTER: Final = "node-role.kubernetes.io/control-plane"
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 """Kubernetes' taint of a node whose machine is off ("Non-graceful node shutdown handling"): its pods are
-deleted without an answer of its kubelet, and their volumes detached at once."""
+deleted without its kubelet, and their volumes detached immediately."""
 CORDONED_FOR: Final = "causeway/gpu-health"
-"""The annotation by which a machine says why it has cordoned its node (cookbook ``gpu``)."""
+"""The annotation with the reason why a machine cordoned its own node (cookbook ``gpu``)."""
 GPU: Final = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 
 ETCDCTL: Final = (
@@ -30,7 +30,7 @@ ETCDCTL: Final = (
     "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt",
     "--key=/etc/kubernetes/pki/etcd/healthcheck-client.key",
 )  # fmt: skip
-"""As kubeadm's own probe comes in (its static pod of etcd)."""
+"""etcdctl with the options of kubeadm's probe (static pod of etcd)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class Node:
     name: str
     site: str
     pool: str
-    """Empty for a machine in no pool."""
+    """Empty for a machine outside of any pool."""
     master: bool
     ready: bool
     cordoned: bool
     out_of_service: bool
-    """Whether somebody declared that its machine is off."""
+    """Whether it has the out-of-service taint."""
     sick: str
-    """What is wrong with its GPUs, by ``sick``; empty when all is well."""
+    """What is wrong with its GPUs, from ``sick``; empty if healthy."""
     version: str
     model: str
     gpu_class: str
@@ -63,10 +63,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of etcd, as it tells itself."""
+    """An etcd member and its own status."""
 
     name: str
-    """Its master's."""
+    """The name of its master."""
     endpoint: str
     healthy: bool
     leader: bool
@@ -76,7 +76,7 @@ class Member:
 
 
 def ready(node: Mapping[str, Any]) -> bool:
-    """Whether a node says that it is, and was heard of."""
+    """Whether a node's condition Ready is True."""
     return condition(node, "Ready") == "True"
 
 
@@ -94,11 +94,11 @@ def _condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def sick(node: Mapping[str, Any]) -> str:
-    """Why a node takes no new work: its GPUs are sick, or scratch space is missing. Empty if nobody says so.
+    """Why a node takes no new work: GPUs are sick, or scratch space is missing. Empty if healthy.
 
-    With Node Feature Discovery the node is tainted, and node-problem-detector's condition says why. Without
-    it the machine cordons its node, and says so itself by an annotation and a condition (cookbook ``gpu``).
-    Each is written by another, at another time: one suffices.
+    With Node Feature Discovery the node is tainted, and node-problem-detector's condition has the reason.
+    Without it the machine cordons its node and sets an annotation and a condition (cookbook ``gpu``). They
+    are written by different programs at different times: any one of them suffices.
     """
     if why := ((node.get("metadata") or {}).get("annotations") or {}).get(CORDONED_FOR):
         return str(why)
@@ -112,13 +112,13 @@ def sick(node: Mapping[str, Any]) -> str:
 
 
 def out_of_service(node: Mapping[str, Any]) -> bool:
-    """Whether somebody declared that a node's machine is off."""
+    """Whether a node has the out-of-service taint."""
     taints = (node.get("spec") or {}).get("taints") or []
     return any(each.get("key") == OUT_OF_SERVICE for each in taints)
 
 
 def repels(node: Mapping[str, Any]) -> bool:
-    """Whether it takes only pods that tolerate its taints."""
+    """Whether a node accepts only pods that tolerate its taints."""
     return any(
         each.get("effect") in {"NoSchedule", "NoExecute"}
         for each in (node.get("spec") or {}).get("taints") or []
@@ -126,7 +126,7 @@ def repels(node: Mapping[str, Any]) -> bool:
 
 
 def nodes(api: Api) -> list[Node]:
-    """Every node, with how many of its GPUs are asked for by pods."""
+    """Every node, with the number of its GPUs that pods request."""
     used: Counter[str] = Counter()
     for pod in api.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded,status.phase!=Failed"):
         where = (pod.get("spec") or {}).get("nodeName")
@@ -158,7 +158,7 @@ def _node(node: Mapping[str, Any], used: int) -> Node:
 
 
 def _asked(pod: Mapping[str, Any]) -> int:
-    """GPUs that a pod holds. Init containers run before the others, save those that stay (sidecars)."""
+    """GPUs that a pod holds. Init containers run before the others, except sidecars."""
     spec = pod.get("spec") or {}
     running = sum(map(_gpus, spec.get("containers") or []))
     peak = 0
@@ -177,7 +177,7 @@ def _gpus(container: Mapping[str, Any]) -> int:
 
 
 def by_place(found: Iterable[Node]) -> list[dict[str, Any]]:
-    """A row a site and pool: how many nodes, and how they are."""
+    """A row per site and pool: the number of nodes, and their states."""
     rows: dict[tuple[str, str], list[Node]] = defaultdict(list)
     for each in found:
         rows[each.site, "masters" if each.master else each.pool or "-"].append(each)
@@ -197,7 +197,7 @@ _STATES: Final = ("ready", "not ready", "cordoned", "sick")
 
 
 def by_gpu(found: Iterable[Node]) -> list[dict[str, Any]]:
-    """A row a GPU: how many there are, in use, free, and on nodes that take none."""
+    """A row per GPU model: total, in use, free, and on unschedulable nodes."""
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for each in found:
         if each.gpus:
@@ -219,7 +219,7 @@ def by_gpu(found: Iterable[Node]) -> list[dict[str, Any]]:
 
 
 def etcd(api: Api, kubectl: Kubectl) -> list[Member] | str:
-    """The members of etcd, asked inside of one; why not, where none can be asked."""
+    """The members of etcd, queried through one of them; or the reason why that is not possible."""
     pods = api.list("/api/v1/namespaces/kube-system/pods", labelSelector="component=etcd")
     names = [str(each["metadata"]["name"]) for each in pods if condition(each, "Ready") == "True"]
     if not names:
@@ -228,12 +228,11 @@ def etcd(api: Api, kubectl: Kubectl) -> list[Member] | str:
     for name in names:
         try:
             inside = ("exec", "--namespace=kube-system", name, "--", *ETCDCTL)
-            # etcd's own 5 s are short for members that have just lost one, and choose a leader.
+            # etcdctl's default timeout of 5 s is too short during a leader election.
             listing = ("--command-timeout=30s", "member", "list", "--write-out=json")
             listed = json.loads(kubectl.run(*inside, *listing))["members"]
             named = {int(each["ID"]): each for each in listed}
-            # With an exit code for members that do not answer, and the others on standard output all the
-            # same.
+            # It fails if members do not answer, but still prints the others.
             text = kubectl.run(*inside, "endpoint", "status", "--cluster", "--write-out=json", fail=False)
             return _members(named, json.loads(text))
         except (DriveError, ValueError, KeyError) as problem:
@@ -242,7 +241,7 @@ def etcd(api: Api, kubectl: Kubectl) -> list[Member] | str:
 
 
 def _members(named: Mapping[int, Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> list[Member]:
-    """Those that answer, then those that do not."""
+    """The members that answer, then the others."""
     told = {int(row["Status"]["header"]["member_id"]): row for row in rows}
     found = []
     for ident, each in named.items():
@@ -264,7 +263,7 @@ def _members(named: Mapping[int, Mapping[str, Any]], rows: Iterable[Mapping[str,
 
 
 def unwell(api: Api) -> list[dict[str, Any]]:
-    """Workloads of the whole cluster that are not as many as they should be."""
+    """Workloads in all namespaces with missing pods."""
     rows = []
     for kind, path in (
         ("Deployment", "deployments"),
@@ -288,18 +287,18 @@ def unwell(api: Api) -> list[dict[str, Any]]:
 
 
 def version(api: Api) -> str:
-    """The API server's: ``v1.36.2``."""
+    """The API server's version: ``v1.36.2``."""
     return str(api.get("/version")["gitVersion"])
 
 
 def noted(api: Api, name: str) -> Mapping[str, str]:
-    """What masters have written down in a ConfigMap of kube-system."""
+    """The data of a ConfigMap in kube-system that masters write."""
     found = api.find(f"/api/v1/namespaces/kube-system/configmaps/{name}")
     return (found or {}).get("data") or {}
 
 
 def serving(access: Access) -> datetime | None:
-    """When the certificate ends that the API shows; None where that is unknown."""
+    """When the API's serving certificate expires; None if unknown."""
     import socket
 
     from cryptography import x509
@@ -322,7 +321,7 @@ def days_left(moment: datetime) -> int:
 
 
 def crashing(api: Api) -> frozenset[str]:
-    """Pods of which a container is in a crash loop: ``namespace/name``."""
+    """Pods with a container in a crash loop: ``namespace/name``."""
     return frozenset(
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         for pod in api.list("/api/v1/pods")
@@ -332,7 +331,7 @@ def crashing(api: Api) -> frozenset[str]:
 
 
 def pending(api: Api) -> frozenset[str]:
-    """Pods that no node has taken."""
+    """Pods that are not scheduled."""
     return frozenset(
         f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         for pod in api.list("/api/v1/pods", fieldSelector="status.phase=Pending")

@@ -24,10 +24,10 @@ from infra.drive.kubernetes.nodes import blockers
 from infra.drive.kubernetes.status import Member, Node
 
 SKEW: Final = 3
-"""Minors that a kubelet may be older than its API server."""
+"""Minor versions that a kubelet may be older than its API server."""
 
 USER: Final = "causeway:upgrade"
-"""Whose rights suffice to drain a node (infra.render.kubernetes.access)."""
+"""The user with the rights to drain a node (infra.render.kubernetes.access)."""
 
 LIFE: Final = timedelta(hours=3)
 
@@ -44,16 +44,16 @@ _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an upgrade comes to."""
+    """What an upgrade would do."""
 
     now: str
     """The API server's version."""
     to: str
     """A release, ``1.37.1``, or a minor, ``1.37``."""
     behind: tuple[Node, ...]
-    """Nodes that are not there yet."""
+    """Nodes that are still at an older version."""
     refused: tuple[str, ...]
-    """Why it must not begin."""
+    """Reasons why the upgrade must not begin."""
     warnings: tuple[str, ...]
 
     @property
@@ -62,8 +62,8 @@ class Plan:
 
 
 def plan(api: Api, kubectl: Kubectl, to: str, unlisted: Iterable[str] = ()) -> Plan:
-    """Look at the cluster. Changes nothing. ``unlisted``: what is to run on it and is not known to work with
-    ``to``, each a sentence."""
+    """Plan an upgrade from the cluster's state. Changes nothing. ``unlisted``: components not known to work
+    with ``to``, one sentence each."""
     now = status.version(api)
     nodes = status.nodes(api)
     nodes = [each for each in nodes if each.version]  # others have not joined yet
@@ -91,7 +91,7 @@ def _skew(now: str, to: str, nodes: Sequence[Node]) -> list[str]:
 
 
 def _unwell(api: Api, kubectl: Kubectl, nodes: Sequence[Node]) -> list[str]:
-    """What must be fixed first: a master that is away has nobody to take its place while another one
+    """Faults that must be fixed first: if a master is unavailable, none can take over while another
     restarts."""
     found = [
         f"the master {each.name} is {each.state}" for each in nodes if each.master and each.state != "ready"
@@ -108,8 +108,8 @@ def _etcd_faults(members: Sequence[Member]) -> list[str]:
 
 
 def removed(api: Api, to: str) -> list[str]:
-    """Kinds that are asked for and that ``to`` no longer serves, as the API server has counted since it began
-    (metric ``apiserver_requested_deprecated_apis``)."""
+    """Requested APIs that ``to`` no longer serves, as counted by the API server since it started (metric
+    ``apiserver_requested_deprecated_apis``)."""
     found = set()
     for row in _DEPRECATED.finditer(api.text("/metrics")):
         labels = dict(_LABEL.findall(row["labels"]))
@@ -124,7 +124,7 @@ def removed(api: Api, to: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """How the cluster was when the upgrade began: what was ill then is not this upgrade's fault."""
+    """The cluster's state when the upgrade began: faults that existed then are not blamed on the upgrade."""
 
     to: str
     crashing: frozenset[str]
@@ -135,7 +135,7 @@ class Before:
 
 
 def remembered(api: Api, to: str) -> Before | None:
-    """What was kept of an upgrade to the same version that is under way; None without one."""
+    """The recorded state of an unfinished upgrade to the same version; None if there is none."""
     found = api.find(f"{_RECORD}/{_NAME}")
     try:
         kept = json.loads((found or {})["data"]["before"])
@@ -147,7 +147,7 @@ def remembered(api: Api, to: str) -> Before | None:
 
 
 def remember(api: Api, to: str) -> Before:
-    """Look, and keep it in the cluster, for the person who continues the upgrade."""
+    """Record the current state in the cluster, so that anyone can continue the upgrade."""
     nodes = status.nodes(api)
     found = Before(
         to,
@@ -178,7 +178,7 @@ def remember(api: Api, to: str) -> Before:
 
 
 def forget(api: Api) -> None:
-    """The upgrade is over."""
+    """Delete the record: the upgrade is complete."""
     api.delete(f"{_RECORD}/{_NAME}")
 
 
@@ -186,7 +186,7 @@ def forget(api: Api) -> None:
 
 
 def faults(api: Api, kubectl: Kubectl, before: Before, moved: Collection[str]) -> list[str]:
-    """What is worse than before. ``moved``: the nodes that must be at the new version, and ready."""
+    """What is worse than before. ``moved``: the nodes that must be ready at the new version."""
     try:
         if not api.ready():
             return ["the API is not ready"]
@@ -213,7 +213,7 @@ def faults(api: Api, kubectl: Kubectl, before: Before, moved: Collection[str]) -
         found += [
             f"the pod {each} is in a crash loop" for each in sorted(status.crashing(api) - before.crashing)
         ]
-        # Pods come and go: more that wait than before is what matters.
+        # Pods come and go: only an increase of pending ones matters.
         waiting = status.pending(api) - before.pending
         if len(waiting) > max(2, len(before.pending)):
             found.append(f"{len(waiting)} pods wait for a node that did not wait before")
@@ -226,7 +226,7 @@ def settled(
     look: Callable[[], list[str]], *, seconds: float, beat: float, clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> list[str]:  # fmt: skip
-    """Look until nothing is wrong; what still is when the time is up."""
+    """Repeat until there are no faults; returns those that remain at the timeout."""
     deadline = clock() + seconds
     while found := look():
         if clock() >= deadline:
@@ -236,7 +236,8 @@ def settled(
 
 
 def credentials(where: Endpoint, authority: Pair, now: datetime) -> bytes:
-    """The kubeconfig by which a worker drains itself (``kubernetes-upgrade.conf``); for some hours."""
+    """The kubeconfig with which a worker drains itself (``kubernetes-upgrade.conf``); valid for some
+    hours."""
     import base64
 
     pair = certificates.client(authority, USER, [], now, LIFE)
