@@ -1,7 +1,7 @@
-"""What a person sees while Terraform, Chef or Packer works.
+"""Progress output while Terraform, Chef or Packer works.
 
-On a terminal a row for each thing that is worked on is drawn over and over, below lines that stay. Elsewhere
-(a CI log) there are only these lines.
+On a terminal, a row for each active resource or machine is redrawn below permanent lines. Elsewhere (a CI
+log) only the permanent lines are printed.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 Clock = Callable[[], float]
 
 PATIENCE: Final = 1.0
-"""Seconds of Terraform before anything is shown: nothing is of a run that takes less."""
+"""Seconds before the first output: a shorter run of Terraform prints nothing."""
 
 SIGN_OF_LIFE: Final = 60.0
-"""Seconds after which a log gets a line though nothing has finished: CI systems end silent jobs."""
+"""Seconds without a finished resource after which a log gets a line, as CI systems abort silent jobs."""
 
 RESOURCES: Final = 8
 """Resources shown at once."""
 
 MACHINES: Final = 24
-"""Machines shown at once: those at work first."""
+"""Machines shown at once, active ones first."""
 
 STOPPING: Final = (
     "Stopping: calls that have begun get a few seconds to finish, nothing new is started, and the state is "
@@ -61,16 +61,16 @@ class _Row:
     style: str = ""
     rank: int = 0
     since: float | None = None
-    """None: no time is shown."""
+    """None: no duration is shown."""
     until: float | None = None
-    """None: it goes on."""
+    """None: still in progress."""
 
 
 class Display:
-    """Lines that stay, and the rows below them. Rows may be changed by several threads.
+    """Permanent lines, and rows below them. Thread-safe.
 
-    ``console`` is rich's; it knows whether it is a terminal, how wide it is, and about NO_COLOR. By default
-    it is standard error's, made when there is something to show: while rich is imported, others work.
+    ``console`` is rich's; it detects terminals, their width, and NO_COLOR. By default it writes to standard
+    error and is created on first use, so that importing rich overlaps with other work.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Display:
     def say(self, line: str, style: str = "") -> None:
         from rich.text import Text
 
-        # As a Text: a style that is given to print would colour the rows below as well.
+        # A Text, because a style given to print would also colour the rows below.
         self.console.print(Text(line, style=style), soft_wrap=True)
 
     def show(self) -> None:
-        """Draw the rows from now on, where there is a terminal."""
+        """Start drawing the rows, if on a terminal."""
         if self._live is None and self.terminal:
             from rich.live import Live
 
@@ -122,7 +122,7 @@ class Display:
         from rich.text import Text
 
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-        for kept in (False, True, True, False):  # The first and the last give way where it is narrow.
+        for kept in (False, True, True, False):  # The first and last are shortened on a narrow terminal.
             table.add_column(no_wrap=kept, overflow="ellipsis")
         now = self._clock()
         with self.lock:
@@ -138,7 +138,7 @@ class Display:
 
 
 class TerraformProgress:
-    """A `infra.drive.terraform.Listener`: a row a resource."""
+    """A `infra.drive.terraform.Listener` with a row per resource."""
 
     def __init__(self, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
         self._display = Display(console, clock, most=RESOURCES, heading=self._heading)
@@ -159,7 +159,7 @@ class TerraformProgress:
         hook = event.get("hook", {})
         address = str(hook.get("resource", {}).get("addr", ""))
         if kind == "planned_change" and self._title == "Applying":
-            # A replacement is two steps of work; Terraform counts it as one of each in its summary.
+            # A replacement is two operations; Terraform's summary counts it as one of each.
             self._total += 2 if event["change"]["action"] == "replace" else 1
         elif kind in ("apply_start", "refresh_start"):
             action = "read" if kind == "refresh_start" else str(hook.get("action", ""))
@@ -200,7 +200,7 @@ class TerraformProgress:
         action = str(hook.get("action", ""))
         if failed:
             self._held.append(f"✗ {address} failed after {int(seconds)} s")
-        elif action != "read":  # a plan reads dozens of things; what is read changes nothing
+        elif action != "read":  # a plan reads dozens of data sources, which change nothing
             self._held.append(f"✓ {address} {_DONE.get(action, action)} {int(seconds)} s")
 
     def _flush(self) -> None:
@@ -214,7 +214,7 @@ class TerraformProgress:
 
 
 class MachineProgress:
-    """A `infra.drive.machines.converge.Watcher`: a row a machine, while the block of ``with`` runs."""
+    """A `infra.drive.machines.converge.Watcher` with a row per machine, active inside its ``with`` block."""
 
     def __init__(
         self, names: Iterable[str], console: Console | None = None, *, clock: Clock = time.monotonic
@@ -254,7 +254,7 @@ class MachineProgress:
 
 
 class PackerProgress:
-    """One bake: a line a phase."""
+    """The progress of one bake: a line per phase."""
 
     def __init__(self, image: str, console: Console | None = None, *, clock: Clock = time.monotonic) -> None:
         self._image = image
@@ -264,7 +264,7 @@ class PackerProgress:
         self._phase = ""
 
     def enter(self, phase: str) -> None:
-        """Something else begins."""
+        """A new phase begins."""
         if phase == self._phase:
             return
         now = self._clock()
@@ -277,11 +277,11 @@ class PackerProgress:
             self._display.rows[self._image] = _Row(phase, since=now)
 
     def beat(self) -> None:
-        """Time passes."""
+        """Called periodically."""
         self._display.show()
 
     def interrupted(self, times: int) -> None:
-        """Somebody asked to stop."""
+        """The user asked to stop."""
         self._display.say(
             "Stopping: Packer was interrupted once, and removes what it made …"
             if times == 1
@@ -290,12 +290,12 @@ class PackerProgress:
         )
 
     def end(self) -> None:
-        """It is over, well or not."""
+        """The bake is over, successful or not."""
         self._display.close()
 
 
 def make_console(stream: TextIO | None = None, *, width: int | None = None) -> Console:
-    """A console on ``stream`` (standard error by default, so that standard output stays for results)."""
+    """A console on ``stream``; by default standard error, so that standard output is free for results."""
     from rich.console import Console
 
     return Console(

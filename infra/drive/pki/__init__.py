@@ -1,4 +1,4 @@
-"""Certificates for laptops and their servers: an authority, what it issued, and what it took back."""
+"""Certificates for laptops and VPN servers: the CA, issued certificates, and revocations."""
 
 from infra.drive.pki.expiry import Due
 from infra.drive.pki.pki import Pki

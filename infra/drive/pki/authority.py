@@ -1,4 +1,4 @@
-"""The authorities themselves: how they begin, and what the root's key is needed for later."""
+"""Creates the CAs, and performs the operations that need the root's key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRIES: Final = 20
 
 
 def new_root(certificate: x509.Certificate, key: Signer, passphrase: str, now: datetime) -> Root:
-    """A root, its key sealed, that no store knows yet."""
+    """A new root with its encrypted key, not stored yet."""
     return Root(
         id=secrets.token_hex(8),
         certificate=certificate,
@@ -37,9 +37,9 @@ def new_root(certificate: x509.Certificate, key: Signer, passphrase: str, now: d
 
 
 def new_intermediate(root: Root, root_key: Signer, now: datetime) -> dict[str, str]:
-    """The record of an intermediate, by its name.
+    """Name and text of the record of a new intermediate.
 
-    Its common name is one of its own, for a revocation list is found by the name of its issuer.
+    Its common name is unique, as revocation lists are selected by the name of their issuer.
     """
     key = x509_builder.new_key()
     base = x509_builder.common_name(root.certificate).removesuffix(" root")
@@ -54,8 +54,8 @@ def new_intermediate(root: Root, root_key: Signer, now: datetime) -> dict[str, s
 def new_root_crl(
     root: Root, root_key: Signer, revoked: tuple[Entry, ...], number: int, now: datetime
 ) -> tuple[str, str]:
-    """Name and text of a revocation list of the root's. It holds as long as the root: renewing it takes the
-    passphrase, and it changes only when something that the root itself issued is revoked."""
+    """Name and text of the root's revocation list. It is valid as long as the root: renewing it needs the
+    passphrase, and it changes only when a certificate that the root issued is revoked."""
     crl = x509_builder.revocation_list(
         root.certificate,
         root_key,
@@ -68,7 +68,7 @@ def new_root_crl(
 
 
 def commit(store: Store, root: Root, parts: Mapping[str, str]) -> None:
-    """Keep all records of a new PKI, and then the one that makes them count."""
+    """Store all records of a new PKI, the root's last, which makes them valid."""
     text = records.root_text(root)
     if len(text.encode()) > LARGEST:
         raise PkiError(
@@ -76,7 +76,7 @@ def commit(store: Store, root: Root, parts: Mapping[str, str]) -> None:
             f"most {LARGEST:,}: the key is too large"
         )
     store.add(parts)
-    # Where AWS's answer got lost, the call is made again and finds our own record there.
+    # If AWS's response was lost, the retried call finds our own record.
     if not store.add({records.ROOT: text}) and store.get(records.ROOT) != text:
         for name in parts:
             store.delete(name)
@@ -85,14 +85,14 @@ def commit(store: Store, root: Root, parts: Mapping[str, str]) -> None:
 
 
 def sweep(store: Store, root: Root) -> None:
-    """Forget what belongs to no PKI: the rest of attempts that were cut off, or of one that gave way."""
+    """Delete records that belong to no PKI, left by interrupted attempts or a replaced PKI."""
     for name in store.names("pki/"):
         if name != records.ROOT and not name.startswith(f"pki/{root.id}/"):
             store.delete(name)
 
 
 def root_key(store: Store, root: Root, passphrase: str) -> Signer:
-    """The root's key. ``PkiError`` for a wrong passphrase."""
+    """The root's key. Raises ``PkiError`` for a wrong passphrase."""
     where = f"{store}: {records.ROOT}"
     data = encryption.unseal(root.sealed, passphrase, _PURPOSE, where)
     try:
@@ -107,10 +107,10 @@ def root_key(store: Store, root: Root, passphrase: str) -> Signer:
 def revoke_by_root(
     store: Store, archive: Archive, reasons: Mapping[int, str], passphrase: str, now: datetime
 ) -> None:
-    """Have certificates that the root itself issued in its revocation list: serial number → reason.
+    """Add certificates that the root issued to its revocation list: serial number → reason.
 
-    The list's number is part of its name. Of two engineers who add the next one at once, one is refused,
-    reads the other's and goes on from there; so none is lost.
+    The list's number is part of its name. If two engineers add the next one concurrently, one is refused,
+    reads the other's and continues from there, so that no revocation is lost.
     """
     for _ in range(_TRIES):
         register = archive.read()

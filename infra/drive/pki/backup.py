@@ -1,4 +1,4 @@
-"""A PKI in one sealed file, and back."""
+"""Backs up a PKI to an encrypted file, and restores it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PREFIX: Final = "pki/"
 
 
 def pack(store: Store, passphrase: str) -> bytes:
-    """All records of a store's PKI, sealed; JSON with a line end."""
+    """All records of a store's PKI, encrypted; JSON with a final newline."""
     root = store.get(records.ROOT)
     id = records.root_of(root).id if root else ""  # noqa: A001 - the record's own word
     names = [records.ROOT, *store.names(f"{_PREFIX}{id}/")]
@@ -25,7 +25,7 @@ def pack(store: Store, passphrase: str) -> bytes:
 
 
 def unpack(data: bytes, passphrase: str) -> dict[str, str]:
-    """Name → value of a backup's records. ``PkiError`` for anything else, or a wrong passphrase."""
+    """Name → value of a backup's records. Raises ``PkiError`` for other data or a wrong passphrase."""
     try:
         document = json.loads(data)
     except ValueError:
@@ -42,7 +42,7 @@ def unpack(data: bytes, passphrase: str) -> dict[str, str]:
 
 
 def put_back(store: Store, values: Mapping[str, str], *, replace: bool) -> None:
-    """Records of a backup into a store, the root last: it is what makes them count."""
+    """Write a backup's records to a store, the root last, which makes them valid."""
     try:
         root = records.root_of(values[records.ROOT])
     except (KeyError, records.DamagedError):

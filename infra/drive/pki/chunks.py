@@ -1,7 +1,7 @@
-"""Texts that may be larger than a store's values: kept in parts, and there once their last piece is.
+"""Stores texts larger than a store's maximum value: in parts, and valid once the last piece is written.
 
 The parts are named by the text's hash, so that those of two texts never mix; the value under the text's own
-name comes last and tells of them.
+name is written last and refers to them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pieces(name: str, text: str) -> tuple[dict[str, str], str]:
 
 
 def add(store: Store, name: str, text: str) -> bool:
-    """Keep an ASCII text under a name that has none; False where it has."""
+    """Store an ASCII text under ``name``; False if the name exists."""
     parts, value = pieces(name, text)
     if parts:
         store.add(parts)
@@ -34,7 +34,7 @@ def add(store: Store, name: str, text: str) -> bool:
 
 
 def whole(name: str, value: str, store: Store) -> str | None:
-    """The text that ``value``, found under ``name``, stands for. None if its parts are damaged."""
+    """The text for ``value``, which was read from ``name``. None if its parts are damaged."""
     match value.split(" "):
         case [mark, count, digest] if mark == _MARK and count.isdecimal():
             names = [f"{name}.{digest[:16]}.{number}" for number in range(int(count))]
@@ -45,5 +45,5 @@ def whole(name: str, value: str, store: Store) -> str | None:
 
 
 def is_part(name: str) -> bool:
-    """Whether a name is that of a part."""
+    """Whether a name is the name of a part."""
     return "." in name.rpartition("/")[2]

@@ -1,8 +1,8 @@
-"""Reading an easy-rsa PKI (versions 2 and 3): its authority, its certificates, and what it revoked.
+"""Reads an easy-rsa PKI (versions 2 and 3): its CA, certificates and revocations.
 
-``index.txt`` is the database of ``openssl ca`` (see openssl-ca(1)): a line a certificate, of six fields with
-tabs between them: V, R or E; the end; when it was revoked, with the reason after a comma; the serial number;
-a file name; the subject.
+``index.txt`` is the database of ``openssl ca`` (see openssl-ca(1)): a line per certificate with six
+tab-separated fields: V, R or E; the expiry; the time of revocation, with the reason after a comma; the
+serial number; a file name; the subject.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _LISTS: Final = ("crl.pem", "crls/crl.pem")
 
 @dataclass(frozen=True, slots=True)
 class EasyRsa:
-    """What is taken over."""
+    """The contents of an easy-rsa PKI."""
 
     authority: x509.Certificate
     key: Signer = field(repr=False)
     certificates: tuple[x509.Certificate, ...]
-    """Servers' and clients', valid or not."""
+    """Certificates of servers and clients, valid or not."""
     revoked: tuple[Entry, ...]
     crl_number: int
-    """Of its last revocation list; 0 if there was none."""
+    """The number of its last revocation list; 0 if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class _Line:
 
 
 def read(folder: Path, passphrase: str, now: datetime) -> EasyRsa:
-    """What is in an easy-rsa folder, or in the ``pki`` folder of one. ``PkiError`` says what is missing.
+    """Read an easy-rsa folder, or its ``pki`` folder. Raises ``PkiError``, which says what is missing.
 
-    ``passphrase``: of ``private/ca.key``; not looked at where the key has none.
+    ``passphrase``: of ``private/ca.key``; ignored if the key is not encrypted.
     """
     if not (folder / "ca.crt").exists() and (folder / "pki" / "ca.crt").exists():
         folder = folder / "pki"
@@ -137,7 +137,7 @@ def _time(text: str) -> datetime:
 
 
 def _files(folder: Path) -> Iterator[x509.Certificate]:
-    """The certificates in all the places where versions of easy-rsa keep them."""
+    """The certificates in all folders that versions of easy-rsa use."""
     for path in sorted([*folder.rglob("*.crt"), *folder.rglob("*.pem")]):
         data = _read(path)
         if b"-----BEGIN CERTIFICATE-----" in data:
@@ -171,7 +171,7 @@ def _key(path: Path, passphrase: str) -> Signer:
     for password in (None, passphrase.encode() or None):
         try:
             return x509_builder.signer(load_pem_private_key(data, password))
-        except TypeError:  # encrypted, and no password given
+        except TypeError:  # encrypted, but no password given
             continue
         except ValueError:
             break

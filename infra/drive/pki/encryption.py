@@ -1,8 +1,8 @@
-"""Something sealed with a passphrase: the root's key in the store, and backups.
+"""Encryption with a passphrase: the root's key in the store, and backups.
 
-scrypt (RFC 7914) makes an AES-256 key of the passphrase, AES-GCM (SP 800-38D) seals with it. Encrypted PKCS#8
-would be the usual form of a key, but ``cryptography`` derives its key by PBKDF2 with OpenSSL's default of
-2,048 rounds, which a GPU tries millions of times a second; scrypt asks for 128 MiB a guess.
+scrypt (RFC 7914) derives an AES-256 key from the passphrase, AES-GCM (SP 800-38D) encrypts. Encrypted PKCS#8
+would be the usual format of a key, but ``cryptography`` derives its key by PBKDF2 with OpenSSL's default of
+2,048 rounds, of which a GPU computes millions per second; scrypt needs 128 MiB per guess.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ COST: Final = 17
 """log2 of scrypt's N: 128 MiB and about half a second (OWASP Password Storage Cheat Sheet)."""
 
 _MOST: Final = 20
-"""The largest cost that is opened: 1 GiB. A made-up file can't take all memory."""
+"""The largest cost that is accepted: 1 GiB. A malicious file cannot exhaust the memory."""
 
 SHORTEST: Final = 12
-"""Characters of a passphrase."""
+"""Minimum length of a passphrase, in characters."""
 
 
 def check_passphrase(passphrase: str) -> None:
-    """``PkiError`` for one that is guessed too soon."""
+    """Raise ``PkiError`` if the passphrase is too easy to guess."""
     if len(passphrase) < SHORTEST:
         raise PkiError(f"the passphrase is too short; use {SHORTEST} characters or more, such as four words")
 
 
 def seal(data: bytes, passphrase: str, purpose: str, *, cost: int | None = None) -> dict[str, Any]:
-    """A JSON object that only the passphrase opens. ``purpose`` is bound in: what was sealed for one does
-    not open as another."""
+    """Encrypt to a JSON object. ``purpose`` is authenticated: data encrypted for one purpose cannot be
+    decrypted for another."""
     salt, nonce = os.urandom(16), os.urandom(12)
     cost = COST if cost is None else cost
     key = _key(passphrase, salt, cost)
@@ -51,8 +51,8 @@ def seal(data: bytes, passphrase: str, purpose: str, *, cost: int | None = None)
 
 
 def unseal(sealed: Mapping[str, Any], passphrase: str, purpose: str, where: str) -> bytes:
-    """What ``seal`` was given. ``PkiError``, naming ``where``, for a wrong passphrase or a damaged seal:
-    no one can tell the two apart."""
+    """Decrypt the result of ``seal``. Raises ``PkiError``, naming ``where``, for a wrong passphrase or
+    damaged data: the two cannot be distinguished."""
     match sealed:
         case {"kdf": "scrypt", "cost": int(cost), "salt": str(), "nonce": str(), "data": str()} if (
             1 <= cost <= _MOST

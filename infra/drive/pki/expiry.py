@@ -1,4 +1,4 @@
-"""What ends soon."""
+"""Certificates that expire soon."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ _AHEAD: Final = {
     "server": SOON,
     "client": SOON,
 }
-"""How long before its end a certificate is reported. A new root means a new profile for everybody. Nothing
-outlives the intermediate that issued it: it is renewed while it can still issue for a client's full time."""
+"""How long before its expiry a certificate is reported. A new root requires new profiles for all users. A
+certificate never outlives the intermediate that issued it, so an intermediate is renewed while it can
+still issue for a client's full lifetime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Something that ends soon, or has ended within the last 30 days."""
+    """A certificate that expires soon, or has expired within the last 30 days."""
 
     kind: Literal["root", "intermediate", "server", "client"]
     name: str
     """Its common name."""
     site: str
-    """Of a server; empty for the others, who have names of their own."""
+    """The site of a server; empty for others, which have unique names."""
     id: str
     """Its serial number in hexadecimal."""
     ends: datetime
 
 
 def due(register: Register, now: datetime) -> tuple[Due, ...]:
-    """What ends soon and has no successor, the first to end first."""
+    """Certificates that expire soon and have no successor, the earliest first."""
     root, issuing = register.root.certificate, register.intermediates[0].certificate
     newest: dict[tuple[str, str, str], Certificate] = {}
     for one in sorted(register.certificates, key=lambda each: each.not_after):

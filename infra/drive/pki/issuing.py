@@ -1,4 +1,4 @@
-"""Issuing for servers and clients: a fresh certificate as a record that is still to be added."""
+"""Issues certificates for servers and clients, as records that are not stored yet."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from infra.drive.x509_builder import PublicKey
 CLIENT_DAYS: Final = 365
 SERVER_DAYS: Final = 397
 LONGEST_DAYS: Final = 825
-"""The longest that Apple's systems take a server's certificate for, and long enough for a laptop."""
+"""The longest lifetime that Apple's systems accept for a server certificate, and long enough for a laptop."""
 
 SOON: Final = timedelta(days=30)
-"""What ends sooner is issued again when asked for, and reported."""
+"""A certificate that expires sooner is reissued on request, and reported."""
 
 
 def check_days(days: int) -> None:
@@ -28,7 +28,7 @@ def check_days(days: int) -> None:
 
 
 def lasting(certificates: Iterable[Certificate], now: datetime, days: int) -> Certificate | None:
-    """The one that can be handed out again: valid, made here, and not ending soon."""
+    """The certificate that can be reused: valid, issued here, and not expiring soon."""
     enough = min(SOON, timedelta(days=days) / 2)
     usable = [
         one
@@ -53,7 +53,8 @@ def issue_client(
     replaces: int | None = None,
     public: PublicKey | None = None,
 ) -> tuple[str, str]:
-    """A record's name and text. ``public``: of a key that somebody else has; without it, one is made."""
+    """Name and text of the record. ``public``: the key of a signing request; without it, a key is
+    generated."""
     issuing = _issuing(register, now)
     own = x509_builder.new_key() if public is None else None
     key = own.public_key() if own else public
@@ -85,7 +86,7 @@ def issue_server(
     *,
     replaces: int | None = None,
 ) -> tuple[str, str]:
-    """A record's name and text."""
+    """Name and text of the record."""
     issuing = _issuing(register, now)
     key = x509_builder.new_key()
     certificate = x509_builder.end_entity(

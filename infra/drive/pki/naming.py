@@ -1,4 +1,4 @@
-"""Which names a certificate may carry, so that every tool on its way reads them alike."""
+"""Which names a certificate may have, so that all tools read them alike."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ LONGEST: Final = 64
 """Characters of a common name: ub-common-name in RFC 5280, appendix A, and what OpenVPN takes."""
 
 _WORD = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_-])?")
-"""OpenVPN replaces all but letters, digits and ``_-.@:/`` in a common name, and names files after it."""
+"""OpenVPN replaces all characters but letters, digits and ``_-.@:/`` in a common name, and names files after
+it."""
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _DNS = re.compile(rf"(?=.{{1,253}}$)(\*\.)?{_LABEL}(\.{_LABEL})*")
 
 
 def fitting(common: str) -> str:
-    """A common name as it is. ``PkiError`` for one that is too long."""
+    """The common name unchanged. Raises ``PkiError`` if it is too long."""
     if len(common) > LONGEST:
         raise PkiError(f"{common[:80]!r} is too long for a certificate: {LONGEST} characters at most")
     return common
 
 
 def client(user: str, device: str, servers: str) -> str:
-    """``ada`` or ``ada@phone``. ``PkiError`` for what OpenVPN would bend, or take for a server."""
+    """``ada`` or ``ada@phone``. Raises ``PkiError`` for names that OpenVPN would change, or take for a
+    server."""
     for word, what in ((user, "user"), (device, "device")):
         if not _WORD.fullmatch(word) and (word or what == "user"):
             raise PkiError(
@@ -40,7 +42,7 @@ def client(user: str, device: str, servers: str) -> str:
 
 
 def alternatives(names: Iterable[str]) -> tuple[str, ...]:
-    """A server's DNS names and addresses, each once and in its usual form."""
+    """A server's DNS names and addresses in canonical form, without duplicates."""
     found: list[str] = []
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""The PKI of an environment's laptops: what the commands ask of it."""
+"""The PKI of an environment's laptops, as the commands use it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from infra.drive.x509_builder import Entry
 
 
 class Pki:
-    """Certificates of one environment, in its store of secrets.
+    """The certificates of one environment, in its secrets store.
 
-    Every method may raise ``PkiError``, or ``SecretsError`` where the store can't be reached. What changes
-    anything does it in one step, which a crash leaves done or not done; see ``infra.drive.pki.records``.
+    Every method may raise ``PkiError``, or ``SecretsError`` if the store cannot be reached. Each change is
+    one atomic step, so a crash leaves it done or not done; see ``infra.drive.pki.records``.
     """
 
     def __init__(self, store: Store, *, domain: str, clock: Callable[[], datetime]) -> None:
-        """``domain``: the cluster's, ``research.internal``; its servers all have the common name
-        ``vpn.<domain>``, so that one ``verify-x509-name`` fits them. ``clock``: the time, with its zone."""
+        """``domain``: the cluster's, ``research.internal``; all its servers have the common name
+        ``vpn.<domain>``, so that one ``verify-x509-name`` matches them. ``clock``: returns the time, with
+        a time zone."""
         self._store = store
         self._clock = clock
         self._archive = Archive(store)
@@ -49,9 +50,10 @@ class Pki:
         return self._archive.root() is not None
 
     def create(self, passphrase: str, name: str) -> None:
-        """Make the root, whose key only the passphrase opens, and a first intermediate.
+        """Create the root, whose key is encrypted with the passphrase, and the first intermediate.
 
-        ``name`` is for people: ``research`` makes ``research VPN root``. ``PkiError`` where there is a PKI.
+        ``name`` is for people: ``research`` gives ``research VPN root``. Raises ``PkiError`` if there is a
+        PKI.
         """
         self._refuse_second()
         encryption.check_passphrase(passphrase)
@@ -65,11 +67,11 @@ class Pki:
         authority.commit(self._store, root, {**authority.new_intermediate(root, key, now), crl_name: crl})
 
     def import_easy_rsa(self, folder: Path, its_passphrase: str, our_passphrase: str) -> None:
-        """Take over an easy-rsa PKI: ``folder`` holds its ``ca.crt`` and ``index.txt``.
+        """Import an easy-rsa PKI: ``folder`` contains its ``ca.crt`` and ``index.txt``.
 
-        Its authority becomes our root, sealed with ``our_passphrase``, and gets an intermediate; profiles
-        that are out there go on working. Its certificates become records, without their keys.
-        ``its_passphrase`` is empty for a CA key made with ``nopass``.
+        Its CA becomes our root, encrypted with ``our_passphrase``, and gets an intermediate; existing
+        profiles continue to work. Its certificates become records, without their keys. ``its_passphrase`` is
+        empty for a CA key created with ``nopass``.
         """
         self._refuse_second()
         encryption.check_passphrase(our_passphrase)
@@ -84,15 +86,15 @@ class Pki:
         authority.commit(self._store, root, parts)
 
     def client(self, user: str, device: str = "", days: int = CLIENT_DAYS) -> Certificate:
-        """The user's certificate: the valid one that does not end within 30 days, or a fresh one.
+        """The user's certificate: a valid one that does not expire within 30 days, or a new one.
 
-        ``device`` is empty for the user's first: ``ada``, ``ada@phone``. It ends with the intermediate at the
-        latest.
+        ``device`` is empty for the user's first: ``ada``, ``ada@phone``. A certificate expires no later than
+        the intermediate.
         """
         return self.clients([(user, device)], days)[0]
 
     def clients(self, holders: Iterable[tuple[str, str]], days: int = CLIENT_DAYS) -> tuple[Certificate, ...]:
-        """``client`` of many (user, device) with few calls of the store, in the same order."""
+        """``client`` for many (user, device) with few calls of the store, in the same order."""
         ordered = list(holders)
         wanted = {holder: naming.client(*holder, self._servers) for holder in ordered}
         issuing.check_days(days)
@@ -116,10 +118,11 @@ class Pki:
         return tuple(having[holder] or self._issued(register, fresh[holder][0]) for holder in ordered)
 
     def request(self, text: str, user: str, device: str = "", days: int = CLIENT_DAYS) -> Certificate:
-        """The answer to a signing request, PEM: a certificate for a key that we never see. The same one for
-        the same request, until it is about to end.
+        """A certificate for a signing request (PEM), whose key never leaves the user's machine. The same
+        request gives the same certificate until it is about to expire.
 
-        ``PkiError`` for a request that can't be answered, and for a key that is another's or was revoked.
+        Raises ``PkiError`` for an invalid request, and for a key that belongs to another certificate or was
+        revoked.
         """
         common = naming.client(user, device, self._servers)
         public = requests.public_key(text, common)
@@ -136,8 +139,8 @@ class Pki:
         )
 
     def server(self, site: str, names: Sequence[str], days: int = SERVER_DAYS) -> Certificate:
-        """The certificate of a site's server: the valid one of just these DNS names and addresses that does
-        not end within 30 days, or a fresh one. The servers' common name is among its names unasked."""
+        """The certificate of a site's server: a valid one for exactly these DNS names and addresses that
+        does not expire within 30 days, or a new one. The servers' common name is always among its names."""
         issuing.check_days(days)
         names = naming.alternatives([self._servers, *names])
         register, now = self._for_change()
@@ -159,12 +162,12 @@ class Pki:
         revoke: bool = False,
         passphrase: str = "",
     ) -> Certificate:
-        """A certificate's successor, with a key of its own: the one there is already if it does not end
-        within 30 days, so that a renewal that was cut off can be asked for again. One that answered a signing
-        request has a successor of the same key.
+        """The successor of a certificate, with a new key: an existing one if it does not expire within 30
+        days, so that an interrupted renewal can be repeated. For a signing request, the successor has the
+        same key.
 
-        The old one is good until its end; with ``revoke`` until the next revocation list. ``passphrase``: as
-        ``revoke`` has it.
+        The old one remains valid until its expiry, or with ``revoke`` until the next revocation list.
+        ``passphrase``: as in ``revoke``.
         """
         days = days or (CLIENT_DAYS if certificate.kind == "client" else SERVER_DAYS)
         issuing.check_days(days)
@@ -204,9 +207,9 @@ class Pki:
     ) -> tuple[Certificate, ...]:
         """Revoke a user's certificates, or only those of one device (``""`` is the first).
 
-        Returns those that could still be used. ``reason``: RFC 5280's, see ``x509_builder.REASONS``.
-        ``passphrase``: the root's, which only imported certificates need. ``PkiError`` for a user who never
-        had a certificate.
+        Returns those that were still valid. ``reason``: RFC 5280's, see ``x509_builder.REASONS``.
+        ``passphrase``: the root's, needed only for imported certificates. Raises ``PkiError`` for a user who
+        never had a certificate.
         """
         had = [
             one
@@ -221,7 +224,7 @@ class Pki:
     def revoke_each(
         self, certificates: Iterable[Certificate], *, reason: str = "unspecified", passphrase: str = ""
     ) -> tuple[Certificate, ...]:
-        """Revoke these. What has ended or was revoked before stays as it is; returns the others."""
+        """Revoke certificates; returns them without those that had expired or were revoked before."""
         if reason not in x509_builder.REASONS:
             raise PkiError(
                 f"{reason!r} is not a reason to revoke; use one of {', '.join(x509_builder.REASONS)}"
@@ -251,13 +254,13 @@ class Pki:
             if one.issuer != register.root.certificate.serial_number
         }
         if fresh:
-            self._store.add(fresh)  # where somebody else was quicker theirs holds: it is revoked either way
+            self._store.add(fresh)  # an existing record of another engineer revokes it as well
         register, done = self._register(), {one.serial for one in todo}
         return tuple(one for one in register.certificates if one.serial in done)
 
     def crl(self) -> str:
-        """The revocation lists of the root and of every intermediate still in its time, as one PEM text for
-        ``crl-verify``: OpenVPN wants one of each authority in a chain. The same until it must change."""
+        """The revocation lists of the root and of every intermediate that has not expired, as one PEM text
+        for ``crl-verify``: OpenVPN needs one per CA in a chain. The same text until it must change."""
         register, now = self._for_change()
         lists = [
             intermediate_crl(each, register, now)
@@ -267,43 +270,45 @@ class Pki:
         return "".join(map(x509_builder.pem, [register.root_crl, *lists]))
 
     def certificates(self) -> tuple[Certificate, ...]:
-        """All there ever were, in the order of their issue."""
+        """All certificates ever issued, in order."""
         return self._register().certificates
 
     def authorities(self) -> str:
-        """The root and every intermediate still in its time, as one PEM text for ``ca``."""
+        """The root and every intermediate that has not expired, as one PEM text for ``ca``."""
         register, now = self._register(), self._now()
         issuers = [each.certificate for each in register.intermediates]
         lasting = [each for each in issuers if each.not_valid_after_utc >= now]
         return "".join(map(x509_builder.pem, [register.root.certificate, *lasting]))
 
     def tls_crypt_server_key(self) -> str:
-        """What servers have as ``tls-crypt-v2``, PEM. A secret."""
+        """The ``tls-crypt-v2`` key of servers, PEM. A secret."""
         return self._root().tls_crypt
 
     def renew_intermediate(self, passphrase: str) -> None:
-        """Make a new intermediate, which issues from now on. What the older ones issued stays good."""
+        """Create a new intermediate, which issues from now on. Certificates of older ones remain valid."""
         register, now = self._for_change()
         key = authority.root_key(self._store, register.root, passphrase)
         self._store.add(authority.new_intermediate(register.root, key, now))
 
     def due(self) -> tuple[Due, ...]:
-        """What ends soon, or has ended within the last 30 days, and has no successor; the first first.
+        """Certificates that expire soon, or have expired within the last 30 days, and have no successor; the
+        earliest first.
 
-        Revocation lists are never among it: ``crl`` renews them. ``vpn.revocations`` has those of servers.
+        Revocation lists are not included, as ``crl`` renews them. See ``vpn.revocations`` for those on
+        servers.
         """
         return expiry.due(self._register(), self._now())
 
     def backup(self, passphrase: str) -> bytes:
-        """All records in one file that only the passphrase opens."""
+        """All records in one file, encrypted with the passphrase."""
         encryption.check_passphrase(passphrase)
-        self._register()  # nothing damaged goes into a backup
+        self._register()  # raises for damaged records, which must not go into a backup
         return backup.pack(self._store, passphrase)
 
     def restore(self, data: bytes, passphrase: str, *, replace: bool = False) -> None:
-        """Put back what a backup holds. Into a PKI of the same root it only adds what is missing, so nothing
-        issued or revoked since is lost. With ``replace`` a PKI of another root gives way, and records that
-        differ become the backup's."""
+        """Restore a backup. Into a PKI with the same root, it only adds missing records, so that nothing
+        issued or revoked since is lost. With ``replace``, a PKI with another root is replaced, and
+        records that differ are overwritten."""
         backup.put_back(self._store, backup.unpack(data, passphrase), replace=replace)
         self._archive.forget()
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the PKI."""
+"""The error of the PKI."""
 
 from __future__ import annotations
 
@@ -6,4 +6,5 @@ from infra.errors import DriveError
 
 
 class PkiError(DriveError):
-    """The PKI can't do what was asked. Names the record and what to do; never holds a key or a passphrase."""
+    """The PKI cannot do what was requested. Names the record and the fix; never contains a key or a
+    passphrase."""

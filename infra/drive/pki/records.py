@@ -39,15 +39,15 @@ _VERSION: Final = 1
 
 
 class DamagedError(Exception):
-    """A record is not what was written. Says what about it; the caller knows its name."""
+    """A record is not in the written format. Says what is wrong; the caller adds its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The authority above all; its key is only there for who knows the passphrase."""
+    """The root CA; its key is encrypted with the passphrase."""
 
     id: str
-    """Part of the names of all its records: random, so that attempts to make a PKI never mix."""
+    """Part of the names of all its records: random, so that attempts to create a PKI never mix."""
     certificate: x509.Certificate
     sealed: Mapping[str, Any] = field(repr=False)
     tls_crypt: str = field(repr=False)
@@ -57,7 +57,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Intermediate:
-    """An authority that issues."""
+    """An issuing CA."""
 
     certificate: x509.Certificate
     key: str = field(repr=False)
@@ -67,7 +67,7 @@ class Intermediate:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A server's or client's certificate and what is known about it. Times are UTC, to the second."""
+    """A certificate of a server or client, and its records. Times are UTC, to the second."""
 
     serial: int
     kind: Kind
@@ -90,16 +90,16 @@ class Certificate:
     replaced_by: int | None
     revoked: datetime | None
     reason: str
-    """Why it was revoked, in the words of RFC 5280; empty if it was not."""
+    """Why it was revoked, as named in RFC 5280; empty if it was not."""
     certificate: str
     """PEM."""
     chain: str
-    """PEM: the certificate and the intermediate that issued it, as a peer sends them."""
+    """PEM: the certificate and the intermediate that issued it, as sent to a peer."""
     key: str = field(repr=False)
-    """PKCS#8 PEM in the clear; empty where we never see it: of an imported certificate, and of a requested
-    one."""
+    """PKCS#8 PEM, unencrypted; empty for imported certificates and for signing requests, whose key we do not
+    have."""
     tls_crypt: str = field(repr=False)
-    """A client's tls-crypt-v2 key, PEM; empty for servers and imported ones."""
+    """A client's tls-crypt-v2 key, PEM; empty for servers and imported certificates."""
 
     @property
     def id(self) -> str:
@@ -108,7 +108,7 @@ class Certificate:
 
     @property
     def requested(self) -> bool:
-        """Whether it answered a signing request: its key is on a laptop, and nowhere else."""
+        """Whether it was issued for a signing request: the key is only on the laptop."""
         return bool(self.tls_crypt and not self.key)
 
     @property
@@ -117,21 +117,21 @@ class Certificate:
         return x509_builder.public_key_of(x509.load_pem_x509_certificate(self.certificate.encode()))
 
     def valid(self, now: datetime) -> bool:
-        """Neither revoked nor outside its time."""
+        """Whether it is within its validity period and not revoked."""
         return self.revoked is None and self.not_before <= now <= self.not_after
 
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """That a certificate was revoked. Holds all that a revocation list needs, so that a certificate whose
-    record is lost stays revoked."""
+    """The revocation of a certificate. Contains all that a revocation list needs, so that a certificate
+    whose record is lost stays revoked."""
 
     entry: Entry
     issuer: int
 
 
 def digits(serial: int) -> str:
-    """A serial number for people: hexadecimal, whole bytes."""
+    """A serial number for display: hexadecimal, whole bytes."""
     return serial.to_bytes(max(1, (serial.bit_length() + 7) // 8), "big").hex().upper()
 
 
@@ -228,14 +228,14 @@ def certificate_text(
 
 
 def imported_text(certificate: x509.Certificate, now: datetime) -> str:
-    """The record of a certificate that another program issued."""
+    """The record of a certificate issued by another program."""
     user, device = _holder(certificate)
     issued = min(certificate.not_valid_before_utc, now)
     return certificate_text(certificate, user=user, device=device, issued=issued)
 
 
 def _holder(certificate: x509.Certificate) -> tuple[str, str]:
-    """User and device of a client's certificate, by its common name; empty for a server's."""
+    """User and device of a client's certificate, from its common name; empty for a server's."""
     if x509_builder.kind_of(certificate) != "client":
         return "", ""
     user, _, device = x509_builder.common_name(certificate).partition("@")
@@ -249,7 +249,7 @@ def certificate_of(
     intermediates: Mapping[bytes, Intermediate],
     revoked: Mapping[int, Entry],
 ) -> Certificate:
-    """``intermediates`` by their encoded subject; ``revoked`` by serial number."""
+    """Parse a record. ``intermediates`` by their encoded subject; ``revoked`` by serial number."""
     match _json(text):
         case {
             "user": str(user),
@@ -277,7 +277,7 @@ def certificate_of(
                 )
             entry = revoked.get(certificate.serial_number)
             if not user:
-                # Of a certificate for both server and client that was imported as a server's.
+                # A certificate for both server and client may have been imported without a user.
                 user, device = _holder(certificate)
             return Certificate(
                 serial=certificate.serial_number,

@@ -1,4 +1,4 @@
-"""All records of a PKI, read and checked."""
+"""Reads and validates all records of a PKI."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from infra.drive.pki.records import Certificate, DamagedError, Intermediate, Rev
 from infra.drive.secrets.store import Store
 
 SKEW: Final = timedelta(minutes=5)
-"""By how much the clocks of two engineers may differ."""
+"""Tolerated difference between the clocks of two engineers."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """What a PKI was when it was read."""
+    """The records of a PKI at the time of reading."""
 
     root: Root
     intermediates: tuple[Intermediate, ...]
@@ -31,14 +31,14 @@ class Register:
     certificates: tuple[Certificate, ...]
     """In the order of their issue."""
     revocations: tuple[Revocation, ...]
-    """Those of the intermediates' certificates."""
+    """Revocations of certificates that the intermediates issued."""
     root_crl: x509.CertificateRevocationList
 
     def find(self, serial: int) -> Certificate | None:
         return next((each for each in self.certificates if each.serial == serial), None)
 
     def newest(self) -> tuple[datetime, str]:
-        """When the last record was made, and its name."""
+        """Time and name of the most recent record."""
         id = self.root.id  # noqa: A001 - the record's own word
         times = [(self.root.made, records.ROOT)]
         times += [
@@ -57,19 +57,19 @@ class Register:
 
 
 class Archive:
-    """Reads a store's PKI. What was read once is not fetched again: records never change."""
+    """Reads a store's PKI. Records are cached, as they never change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, str] = {}
 
     def root(self) -> Root | None:
-        """The root; None where there is no PKI."""
+        """The root; None if there is no PKI."""
         text = self._store.get(records.ROOT)
         return None if text is None else self._told(records.ROOT, lambda: records.root_of(text))
 
     def read(self) -> Register | None:
-        """All there is; None where there is no PKI. ``PkiError`` names a damaged record."""
+        """All records; None if there is no PKI. Raises ``PkiError``, naming the record, if one is damaged."""
         root = self.root()
         if root is None:
             return None
@@ -114,7 +114,7 @@ class Archive:
         )
 
     def forget(self) -> None:
-        """Fetch all again next time."""
+        """Clear the cache."""
         self._known.clear()
 
     def _texts(self, prefix: str) -> dict[str, str]:
@@ -142,7 +142,7 @@ class Archive:
 
 
 def check_clock(register: Register, now: datetime) -> None:
-    """``PkiError`` where this machine's clock is behind what was done already."""
+    """Raise ``PkiError`` if this computer's clock is behind the latest record."""
     newest, name = register.newest()
     if newest > now + SKEW:
         raise PkiError(

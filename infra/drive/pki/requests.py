@@ -1,5 +1,5 @@
-"""Signing requests (PKCS #10, RFC 2986) of people who make their key themselves. What is taken from one is
-the public key, whose other half signed it; name, purpose and time of the certificate are ours."""
+"""Signing requests (PKCS #10, RFC 2986) of users who generate their own key. Only the public key is used,
+whose private key signed the request; name, purpose and validity of the certificate are set by us."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from infra.drive.x509_builder import PublicKey
 
 _CURVES: Final = ("secp256r1", "secp384r1")
 _RSA_BITS: Final = range(2048, 8193)
-"""OpenVPN's ``tls-cert-profile preferred`` takes no smaller ones; OpenSSL verifies no larger ones in time."""
+"""Smaller keys are refused by OpenVPN's ``tls-cert-profile preferred``; OpenSSL takes too long to verify
+larger ones."""
 
 _MAKE: Final = (
     "make one: openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -keyout {name}.key"
@@ -25,8 +26,8 @@ def public_key(text: str, common: str) -> PublicKey:
     """The public key of a request for the certificate ``common``: ``ada``, ``ada@phone``.
 
     Raises:
-        PkiError: Not a request, not signed by its own key, for another name, or of a key that clients and
-            servers do not all take.
+        PkiError: Not a request, not signed by its own key, for another name, or with a key type that clients
+            and servers do not all support.
     """
     again = f"{_MAKE.format(name=common)} -subj /CN={common} -out {common}.csr"
     try:
@@ -35,7 +36,7 @@ def public_key(text: str, common: str) -> PublicKey:
         key = request.public_key()
         signed = request.is_signature_valid
     except Exception as problem:
-        # Of a stranger's bytes cryptography says ValueError, UnsupportedAlgorithm and more.
+        # For untrusted data, cryptography raises ValueError, UnsupportedAlgorithm and more.
         raise PkiError(f"the signing request can't be read ({problem}); {again}") from None
     if not signed:
         raise PkiError(f"the signing request is not signed by its own key; {again}")

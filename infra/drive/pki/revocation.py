@@ -1,12 +1,12 @@
-"""The revocation lists of the intermediates: worked out from the records whenever one is wanted.
+"""The revocation lists of the intermediates, computed from the records on demand.
 
-They are kept nowhere. Time is cut into windows of a third of a list's life, from the intermediate's first
-day; a list begins with its window or with the latest revocation, whichever is later. So it is the same, byte
-for byte, however often it is asked for, until something is revoked or two thirds of its life are left: who
-brings servers a list once in each window's time leaves none with less than a third of it.
+They are not stored. Time is divided into windows of a third of a list's lifetime, from the intermediate's
+first day; a list begins with its window or with the latest revocation, whichever is later. So repeated calls
+give the same bytes until something is revoked or two thirds of the lifetime are left: if servers get a list
+once per window, none has a list with less than a third of its lifetime left.
 
-Its number counts windows and, within them, all revocations there ever were: it only grows (RFC 5280, 5.2.3).
-A revocation stays listed until the window after its certificate's end begins (RFC 5280, 3.3).
+The number counts windows and, within them, all revocations ever made: it only increases (RFC 5280, 5.2.3). A
+revocation stays listed until the window after its certificate's expiry begins (RFC 5280, 3.3).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from infra.drive.pki.records import Intermediate
 from infra.drive.pki.register import Register
 
 LIFE: Final = timedelta(days=90)
-"""How long a list holds. OpenVPN refuses everybody once its list is over."""
+"""The lifetime of a list. OpenVPN refuses all clients once its list has expired."""
 
 _WINDOW: Final = LIFE / 3
 
 SPARE: Final = LIFE - 2 * _WINDOW
-"""What is left of a list at least, on a server that gets a current one every 30 days."""
+"""The minimum remaining lifetime on a server that gets a current list every 30 days."""
 
 
 def intermediate_crl(
     intermediate: Intermediate, register: Register, now: datetime
 ) -> x509.CertificateRevocationList:
-    """The list of an intermediate's revoked certificates, as it is to be now."""
+    """The current list of an intermediate's revoked certificates."""
     certificate = intermediate.certificate
     first = certificate.not_valid_before_utc
     window = max(0, (now - first) // _WINDOW)
@@ -52,8 +52,8 @@ def intermediate_crl(
 
 
 def crl_ends(pem: str) -> datetime:
-    """When the first of the lists in ``pem`` is over, and with it everybody's access. ``ValueError`` for text
-    that holds none."""
+    """When the first of the lists in ``pem`` expires, and with it all access. Raises ``ValueError`` for text
+    without lists."""
     end = "-----END X509 CRL-----\n"
     lists = [x509.load_pem_x509_crl((part + end).encode()) for part in pem.split(end)[:-1]]
     if not lists:

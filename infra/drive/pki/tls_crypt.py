@@ -32,19 +32,19 @@ _LARGEST_WRAPPED: Final = 1024
 """Bytes of a WKc (TLS_CRYPT_V2_MAX_WKC_LEN)."""
 
 _USER: Final = b"\x00"
-"""The metadata are ours, not a time stamp (TLS_CRYPT_METADATA_TYPE_USER)."""
+"""The metadata type: our own, not a time stamp (TLS_CRYPT_METADATA_TYPE_USER)."""
 
 
 def server_key() -> str:
-    """A fresh server key, as ``openvpn --genkey tls-crypt-v2-server`` writes it."""
+    """A new server key, as ``openvpn --genkey tls-crypt-v2-server`` writes it."""
     return _pem(SERVER, os.urandom(_SERVER_BYTES))
 
 
 def client_key(server: str, metadata: str) -> str:
-    """A fresh client key, wrapped for the servers that hold ``server``.
+    """A new client key, wrapped for the servers that hold ``server``.
 
-    The servers hand ``metadata`` to ``--tls-crypt-v2-verify`` scripts before any TLS begins. ``ValueError``
-    for a server key that is none, and for metadata of more than 733 bytes.
+    The servers pass ``metadata`` to ``--tls-crypt-v2-verify`` scripts before TLS begins. Raises
+    ``ValueError`` for an invalid server key, and for metadata of more than 733 bytes.
     """
     encryption, authentication = _keys(server)
     key = os.urandom(_CLIENT_BYTES)
@@ -58,7 +58,7 @@ def client_key(server: str, metadata: str) -> str:
 
 
 def metadata(server: str, client: str) -> str:
-    """The metadata in a client's key. ``ValueError`` where this server key did not wrap it."""
+    """The metadata in a client's key. Raises ``ValueError`` if it was not wrapped with this server key."""
     encryption, authentication = _keys(server)
     content = _content(CLIENT, client)
     key, wrapped = content[:_CLIENT_BYTES], content[_CLIENT_BYTES:]
@@ -74,7 +74,7 @@ def metadata(server: str, client: str) -> str:
 
 
 def check_server_key(server: str) -> None:
-    """``ValueError`` for text that is not a server key."""
+    """Raise ``ValueError`` if the text is not a server key."""
     _keys(server)
 
 

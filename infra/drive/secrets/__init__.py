@@ -1,4 +1,4 @@
-"""Tunnel keys and other secrets behind one small interface, and where each environment keeps them."""
+"""Tunnel keys and other secrets behind a small interface, and the store of each environment."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 
 
 def open_store(secrets: Secrets, environment: str, folder: Path, env: Mapping[str, str]) -> Store:
-    """The store of an environment. Nothing is read or made before the first secret is asked for.
+    """The store of an environment. Nothing is read or created before the first secret is requested.
 
-    ``folder`` is where local stores are: ``.secrets`` in the project's folder. It is not below ``build``,
-    which anybody may delete at any time. ``env`` is as Terraform sees it: credentials, AWS_ENDPOINT_URL; for
-    a local store CAUSEWAY_SECRETS_KEY.
+    ``folder`` is the folder of local stores: ``.secrets`` in the project. It is not below ``build``, which
+    may be deleted at any time. ``env`` is the environment that Terraform gets: credentials,
+    AWS_ENDPOINT_URL; for a local store also CAUSEWAY_SECRETS_KEY.
     """
     if secrets.store == "ssm":
         return SsmStore(secrets.prefix, secrets.region, environment, env)

@@ -1,4 +1,5 @@
-"""Secrets that are generated and kept: pre-shared keys of VPN tunnels, the password of MLflow's database."""
+"""Secrets that are generated and stored: pre-shared keys of VPN tunnels, the password of MLflow's
+database."""
 
 from __future__ import annotations
 
@@ -13,19 +14,19 @@ from infra.model.cluster import Cluster
 from infra.model.tunnels import SiteGateway
 
 LENGTH: Final = 64
-"""The most that AWS takes; 379 bits of chance."""
+"""The maximum length that AWS accepts; 379 bits of entropy."""
 
 _ALLOWED = re.compile(r"[A-Za-z1-9._][A-Za-z0-9._]{7,63}")
 """AWS Site-to-Site VPN, "Tunnel options": 8 to 64 letters, digits, '.' and '_', no 0 at the start."""
 
 _CHARACTERS: Final = string.ascii_letters + string.digits
-"""Without dot and underscore, so that a key is one word to every tool it passes through."""
+"""Without dot and underscore, so that every tool treats a key as one word."""
 
 
 def tunnel_key() -> str:
-    """A fresh key.
+    """A new key.
 
-    It never starts with ``0``: AWS refuses that, and strongSwan would read on after ``0x`` as hex
+    It never starts with ``0``: AWS refuses that, and strongSwan would decode the rest after ``0x`` as hex
     and after ``0s`` as base64.
     """
     first = secrets.choice(_CHARACTERS.replace("0", ""))
@@ -33,16 +34,16 @@ def tunnel_key() -> str:
 
 
 def tunnel_keys(cluster: Cluster, store: Store) -> dict[str, str]:
-    """``Tunnel.secret`` → key, for both tunnels of every link; what is missing is made and kept.
+    """``Tunnel.secret`` → key, for both tunnels of every link; missing keys are generated and stored.
 
-    ``SecretsError`` for a kept value that AWS would refuse half-way through an apply.
+    Raises ``SecretsError`` for a stored value that AWS would refuse during an apply.
     """
     return _keys([tunnel.secret for link in cluster.network.links for tunnel in link.tunnels], store)
 
 
 def gateway_keys(gateways: Iterable[SiteGateway], store: Store) -> dict[str, str]:
     """``SiteTunnel.secret`` → key, for all tunnels of physical sites' gateways, to AWS and to each other;
-    what is missing is made and kept."""
+    missing keys are generated and stored."""
     return _keys(dict.fromkeys(tunnel.secret for each in gateways for tunnel in each.tunnels), store)
 
 
@@ -62,12 +63,13 @@ DATABASE: Final = "tracking/database"
 
 _RDS_ALLOWED: Final = re.compile(r"[!-~]{8,128}")
 _REFUSED: Final = "/'\"@"
-"""RDS, CreateDBInstance, ``MasterUserPassword``, for PostgreSQL: 8 to 128 printable characters of ASCII other
-than these and a space."""
+"""RDS, CreateDBInstance, ``MasterUserPassword``, for PostgreSQL: 8 to 128 printable ASCII characters except
+these and the space."""
 
 
 def database_password(store: Store) -> str:
-    """It is made and kept if there is none. ``SecretsError`` for one that RDS would refuse."""
+    """The password; generated and stored if missing. Raises ``SecretsError`` for one that RDS would
+    refuse."""
 
     def fresh() -> str:
         return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(40))

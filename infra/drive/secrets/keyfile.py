@@ -1,8 +1,8 @@
-"""The key of an environment's encrypted file, kept apart from it.
+"""The encryption key of an environment's local store, kept apart from the store.
 
 It is in the user's configuration folder (``~/.config/causeway/<env>.key``, mode 0600), so that a copy of the
-project's folder reveals nothing; or in ``CAUSEWAY_SECRETS_KEY`` if a machine has no user, as in CI. Its text
-is 32 random bytes in base64.
+project's folder does not reveal any secret; or in ``CAUSEWAY_SECRETS_KEY`` if there is no user, as in CI.
+Its text is 32 random bytes in base64.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key and where it came from."""
+    """A key and its source."""
 
     material: bytes = field(repr=False)
     origin: str
 
     @property
     def id(self) -> str:
-        """Tells keys apart and says nothing about them: part of a hash of 256 random bits."""
+        """An id that distinguishes keys without revealing them: part of a hash of 256 random bits."""
         return hashlib.sha256(b"causeway key id\0" + self.material).hexdigest()[:12]
 
 
 def path_of(environment: str, env: Mapping[str, str]) -> Path:
-    """Path of the key of an environment."""
+    """The path of an environment's key."""
     given = env.get("XDG_CONFIG_HOME")
     if given:
         return Path(given) / "causeway" / f"{environment}.key"
@@ -48,7 +48,7 @@ def path_of(environment: str, env: Mapping[str, str]) -> Path:
 
 
 def find(environment: str, env: Mapping[str, str]) -> Key | None:
-    """The key, or None if there was never one here. ``SecretsError`` for one that must not be used."""
+    """The key, or None if there is none. Raises ``SecretsError`` for a key that must not be used."""
     if text := env.get(VARIABLE, "").strip():
         return Key(_decode(text, VARIABLE), VARIABLE)
     path = path_of(environment, env)
@@ -70,7 +70,7 @@ def find(environment: str, env: Mapping[str, str]) -> Key | None:
 
 
 def make(environment: str, env: Mapping[str, str]) -> Key:
-    """A fresh key, kept; or the one that somebody else made a moment ago."""
+    """A new key, stored; or the one that another process just stored."""
     path = path_of(environment, env)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def make(environment: str, env: Mapping[str, str]) -> Key:
                 stream.write(base64.b64encode(os.urandom(BYTES)).decode() + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())
-            # A link, unlike a rename, never takes the place of a key that is there already.
+            # Unlike a rename, a hard link never replaces an existing key.
             os.link(fresh, path)
         except FileExistsError:
             pass

@@ -1,11 +1,11 @@
-"""The default store: one encrypted file an environment, in a git-ignored folder beside ``environments/``.
+"""The default store: one encrypted file per environment, in a git-ignored folder beside ``environments/``.
 
-``.secrets/research.json`` holds each value under AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce;
-the environment and the secret's name are bound in as associated data, so that no value can stand in for
-another. The key is elsewhere, see ``infra.drive.secrets.keyfile``. Names are readable; values are not.
+``.secrets/research.json`` holds each value encrypted with AES-256-GCM (NIST SP 800-38D) and a random 96-bit
+nonce; the environment and the secret's name are associated data, so that values cannot be swapped. The key
+is elsewhere, see ``infra.drive.secrets.keyfile``. Names are readable; values are not.
 
-A write goes to a new file that takes the old one's place when it is safely on the disk, under a lock, so a
-reader never waits and a crash at any point leaves the old file or the new one.
+A write creates a new file, syncs it to disk, and renames it over the old one, under a lock. So readers never
+wait, and a crash leaves either the old file or the new one.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class LocalStore:
             return fresh
 
     def _key(self) -> Key:
-        """The key that fits the file; a fresh one for the first secret of all."""
+        """The key of the file; a new one for the first secret."""
         held = self._document().get("key")
         key = keyfile.find(self._environment, self._env)
         if held is None:
@@ -126,11 +126,11 @@ class LocalStore:
         return f"causeway\0{self._environment}\0{name}".encode()
 
     def _load(self) -> dict[str, str]:
-        """Name → sealed value."""
+        """Name → encrypted value."""
         return dict(self._document().get("secrets", {}))
 
     def _document(self) -> Mapping[str, Any]:
-        """The file as it is now; empty before the first secret."""
+        """The current contents of the file; empty before the first secret."""
         try:
             document = json.loads(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -163,10 +163,10 @@ class LocalStore:
             "key": key.id,
             "secrets": dict(sorted(entries.items())),
         }
-        target = self._file.resolve()  # a link to a backed-up place stays one
+        target = self._file.resolve()  # a symbolic link is kept
         fresh = target.with_name(f".{target.name}.new")
         try:
-            fresh.unlink(missing_ok=True)  # of a run that was killed; the lock is ours
+            fresh.unlink(missing_ok=True)  # left by a run that was killed, as this process holds the lock
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
                 stream.write(json.dumps(document, indent=1) + "\n")
@@ -205,7 +205,7 @@ class LocalStore:
 
 
 def _settle(folder: Path) -> None:
-    """Have the folder's new entry on the disk too."""
+    """Sync the folder's entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

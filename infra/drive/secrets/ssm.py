@@ -1,9 +1,9 @@
-"""The shared store: AWS Systems Manager Parameter Store, a SecureString a secret.
+"""The shared store: AWS Systems Manager Parameter Store, a SecureString per secret.
 
 Limits (AWS General Reference, "Systems Manager endpoints and quotas"): a value has up to 4 KiB in the
-standard tier, at no cost, and 8 KiB in the advanced one; an account holds 10,000 standard parameters a
-region. ``Intelligent-Tiering`` takes the advanced tier for what needs it and never moves one back. Calls
-are throttled, 40 reads and 3 writes a second for everybody in the account: botocore waits and tries again.
+standard tier, at no cost, and 8 KiB in the advanced one; an account holds 10,000 standard parameters per
+region. ``Intelligent-Tiering`` uses the advanced tier when needed and never moves a parameter back. Calls
+are throttled to 40 reads and 3 writes per second for the whole account; botocore retries them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from infra.drive.aws import Aws, AwsError, aws_errors
 from infra.drive.secrets.store import SecretsError, check_name, check_value
 
 _AT_ONCE: Final = 10
-"""Names in one GetParameters call: the most it takes."""
+"""Maximum names in one GetParameters call."""
 
 ACTIONS: Final = (
     "ssm:GetParameters",
@@ -24,8 +24,8 @@ ACTIONS: Final = (
     "ssm:PutParameter",
     "ssm:DeleteParameter",
 )
-"""What an IAM policy must allow on ``arn:aws:ssm:<region>:<account>:parameter<prefix>`` and
-``…<prefix>/*``. The account's own key for Parameter Store, aws/ssm, needs no permission."""
+"""The actions that an IAM policy must allow on ``arn:aws:ssm:<region>:<account>:parameter<prefix>`` and
+``…<prefix>/*``. The account's default key for Parameter Store, aws/ssm, needs no permission."""
 
 _ADVICE: Final = {
     "ParameterLimitExceeded": (
@@ -41,7 +41,7 @@ class SsmStore:
     """Secrets of one environment under ``prefix`` (``/causeway/research``) in one region."""
 
     def __init__(self, prefix: str, region: str, environment: str, env: Mapping[str, str]) -> None:
-        """``env`` is as Terraform sees it: credentials, profile, AWS_ENDPOINT_URL."""
+        """``env`` is the environment that Terraform gets: credentials, profile, AWS_ENDPOINT_URL."""
         self._prefix = prefix.rstrip("/")
         self._region = region
         self._environment = environment

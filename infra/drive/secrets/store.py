@@ -1,7 +1,7 @@
 """The interface of all secrets stores.
 
 A secret is a text under a hierarchical name, ``vpn/rack-a-us-west-2/1``. Names are not secret and appear in
-messages; values appear in no message, no log and no ``repr``.
+messages; values never appear in a message, a log or a ``repr``.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from typing import Final, Protocol
 from infra.errors import DriveError
 
 LARGEST: Final = 8192
-"""Bytes of UTF-8 of a value, in every store alike: what an advanced SSM parameter holds."""
+"""Maximum size of a value in bytes of UTF-8, in every store: that of an advanced SSM parameter."""
 
 LONGEST: Final = 512
-"""Characters of a name; leaves a prefix its share of the 1,011 that SSM allows with its own parts."""
+"""Maximum characters of a name: SSM allows 1,011 with prefix and its own parts."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*){0,9}")
 
 
 class SecretsError(DriveError):
-    """Secrets can't be read or written. Its text never holds a value."""
+    """Secrets cannot be read or written. The text never contains a value."""
 
 
 class Store(Protocol):
-    """A place for secrets. Every method may raise ``SecretsError``; ``str()`` tells people where it is."""
+    """A secrets store. Every method may raise ``SecretsError``; ``str()`` describes its location."""
 
     def get(self, name: str) -> str | None:
         """The value of a name, or None."""
         ...
 
     def read(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Name → value of those that there are: ``get`` of many with few calls."""
+        """Name → value of those names that exist: ``get`` for many names with few calls."""
         ...
 
     def add(self, values: Mapping[str, str]) -> frozenset[str]:
-        """Keep each value whose name has none, and tell which names these were. Of many who try at once, on
-        any machine that shares the store, exactly one succeeds with a name."""
+        """Store the values whose names do not exist yet; returns those names. Of concurrent callers, on any
+        machine that shares the store, exactly one succeeds for a name."""
         ...
 
     def put(self, name: str, value: str) -> None:
-        """Keep a value, in place of any before."""
+        """Store a value, replacing an existing one."""
         ...
 
     def names(self, prefix: str = "") -> tuple[str, ...]:
@@ -50,14 +50,14 @@ class Store(Protocol):
         ...
 
     def delete(self, name: str) -> bool:
-        """Forget a secret. False if there was none."""
+        """Delete a secret. False if it did not exist."""
         ...
 
 
 def ensure(store: Store, names: Iterable[str], make: Callable[[], str]) -> dict[str, str]:
-    """Name → value of all ``names``; what is missing is made and kept.
+    """Name → value of all ``names``; missing values are generated and stored.
 
-    Safe for several people at once: the second gets the value of the first.
+    Safe for concurrent use: the second caller gets the first one's value.
     """
     wanted = tuple(dict.fromkeys(names))
     found = dict(store.read(wanted))
@@ -74,7 +74,7 @@ def ensure(store: Store, names: Iterable[str], make: Callable[[], str]) -> dict[
 
 
 def check_name(name: str) -> None:
-    """``SecretsError`` for a name that not every store can hold."""
+    """Raise ``SecretsError`` for a name that some store cannot hold."""
     if len(name) > LONGEST or not _NAME.fullmatch(name):
         raise SecretsError(
             f"{name[:80]!r} can't be the name of a secret: up to ten parts with slashes between them, each "
@@ -83,11 +83,12 @@ def check_name(name: str) -> None:
 
 
 def check_value(name: str, value: str) -> None:
-    """``SecretsError`` for a value that not every store can hold."""
+    """Raise ``SecretsError`` for a value that some store cannot hold."""
     size = len(value.encode())
     if not 0 < size <= LARGEST:
         raise SecretsError(f"the secret {name} has {size:,} bytes; a store holds 1 to {LARGEST:,}")
 
 
 PKI_ROOT: Final = "pki/root"
-"""The root of the laptops' PKI: without it there is no PKI, which is so known without opening one."""
+"""The record of the root of the laptops' PKI. The PKI exists if it does, which can be checked without
+decrypting it."""

@@ -1,9 +1,9 @@
-"""Finds undeclared settings in AWS on our resources.
+"""Finds settings on our AWS resources that are not in Terraform's state.
 
-Terraform compares what its state holds. A rule that somebody adds to a security group is a resource of its
-own, which the state does not have. The AWS provider 5.100 owns a few such lists as a whole
-(``aws_iam_role_policies_exclusive``), and most it does not. Those are compared here with what AWS lists: the
-next apply removes what hangs on a resource of ours; what may hold somebody's work is only reported.
+Terraform compares only what is in its state. A rule that somebody adds to a security group is a separate
+resource, which the state does not have. The AWS provider 5.100 manages a few such lists exclusively
+(``aws_iam_role_policies_exclusive``), but not most of them. These are compared here with what AWS lists: the
+next apply removes additions to our resources; those that may hold someone's work are only reported.
 """
 
 from __future__ import annotations
@@ -62,17 +62,19 @@ KINDS: Final[tuple[tuple[Find, tuple[str, ...], tuple[str, ...]], ...]] = (
     (links.mount_targets, ("aws_efs_file_system",), ("elasticfilesystem:DescribeMountTargets",)),
     (links.access_points, ("aws_efs_file_system",), ("elasticfilesystem:DescribeAccessPoints",)),
 )  # fmt: skip
-"""What looks, the types of which there must be one in the region, and the IAM actions that it takes."""
+"""The function that searches, the Terraform types of which the region must have one, and the IAM actions
+needed."""
 
 _AT_ONCE: Final = 8
 _GONE: Final = ("NotFound", "NoSuch", "InvalidChangeBatch", "ValidationError", "InvalidSecurityGroupRuleId")
-"""In AWS's codes for what is not there any more."""
+"""Parts of AWS's error codes for resources that no longer exist."""
 
 
 def find(aws: Aws, declared: Declared, *, regions: Iterable[str] | None = None) -> tuple[Undeclared, ...]:
-    """Everything that nobody declared, by holder; in ``regions``, or wherever the state has anything.
+    """All undeclared settings, sorted by holder; in ``regions``, or in every region that the state has
+    resources in.
 
-    ``DriveError`` where AWS can't be asked, or refuses: a door that can't be seen may be open.
+    Raises ``DriveError`` if AWS cannot be queried or refuses: an unseen rule may allow access.
     """
     wanted = declared.regions if regions is None else [one for one in declared.regions if one in set(regions)]
 
@@ -83,7 +85,7 @@ def find(aws: Aws, declared: Declared, *, regions: Iterable[str] | None = None) 
         found = each_region(wanted, look)
     except RegionsError as problem:
         raise DriveError("\n".join(map(str, problem.failed.values()))) from None
-    # A zone's records, say, are the same in every region.
+    # Some, such as the records of a zone, are found from every region.
     return tuple(
         sorted(
             {(each.holder, each.kind, each.id): each for those in found.values() for each in those}.values(),
@@ -103,7 +105,8 @@ def _look(
 
 
 def remove(aws: Aws, undeclared: Iterable[Undeclared]) -> None:
-    """Take away what can be taken away; what is gone already is as wanted. ``DriveError``, after the rest."""
+    """Remove what can be removed; settings that no longer exist are not an error. Raises ``DriveError``
+    after trying all of them."""
     from infra.drive.aws import AwsError
 
     def one(each: Undeclared) -> DriveError | None:

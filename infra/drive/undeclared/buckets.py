@@ -1,4 +1,4 @@
-"""Settings of our buckets that are not set where nobody sets them."""
+"""Undeclared settings of our buckets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class _Setting:
     name: str
     get: str
     says: tuple[str, ...]
-    """Keys of the answer that are there where it is set."""
+    """Keys of the response that are present if the setting is configured."""
     none: str
-    """The error where it is not; empty where the answer is one without these keys."""
+    """The error code if it is not configured; empty if the response then lacks these keys."""
     remove: str
     parameters: Mapping[str, Any]
     default: str = ""
-    """A value that says the same as none."""
+    """A value that is equivalent to no configuration."""
 
 
 _SETTINGS = (
@@ -60,7 +60,7 @@ _SETTINGS = (
 
 
 def settings(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """What Terraform has a resource for and the modules have none."""
+    """Bucket settings that Terraform has a resource type for and our modules do not set."""
     s3 = aws.client("s3", region)
     for bucket, holder in declared.by("bucket", "aws_s3_bucket", region).items():
         for setting in _SETTINGS:
@@ -81,7 +81,7 @@ def settings(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
 
 
 def inventories(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Lists of all objects of our buckets, which are written to somebody's bucket every day or week."""
+    """Inventories of our buckets: lists of all objects, written to some bucket every day or week."""
     s3 = aws.client("s3", region)
     for bucket, holder in declared.by("bucket", "aws_s3_bucket", region).items():
         asked = {"Bucket": bucket}

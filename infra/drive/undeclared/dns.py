@@ -1,4 +1,4 @@
-"""Records in our hosted zones, and who else may ask a private one."""
+"""Undeclared records in our hosted zones, and VPCs that a private zone is associated with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ESCAPED = re.compile(r"\\(\d{3})")
 
 
 def records(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Records of zones that are ours; in one that was there before, others' are none of our business."""
+    """Records of our zones. In a zone that existed before, records of others are ignored."""
     route53 = aws.client("route53")
     rows = declared.values("aws_route53_record", "zone_id", "fqdn", "name", "type", "set_identifier")
     for zone, holder in declared.by("zone_id", "aws_route53_zone", region).items():
@@ -41,7 +41,7 @@ def records(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
 
 
 def zone_vpcs(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """VPCs whose machines see a private zone."""
+    """VPCs in which a private zone is resolved."""
     route53 = aws.client("route53")
     ours = declared.values("aws_vpc", "id")
     for zone, holder in declared.by("zone_id", "aws_route53_zone", region).items():
@@ -59,12 +59,12 @@ def zone_vpcs(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]
 
 
 def _plain(name: str) -> str:
-    """Route 53 escapes in octal what is not a letter, and ends names with a dot."""
+    """A name without Route 53's octal escapes and its final dot."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), name).rstrip(".").lower()
 
 
 def _within(name: str, apex: str) -> str:
-    """The full name of a record that Terraform has created and not read: its ``fqdn`` is not known yet."""
+    """The full name of a record that Terraform has created but not yet read: ``fqdn`` is then unknown."""
     return name if name == apex or name.endswith(f".{apex}") else f"{name}.{apex}".lstrip(".")
 
 

@@ -1,4 +1,5 @@
-"""Routes of VPN connections and transit gateways, others' VPN connections, ways into file systems."""
+"""Undeclared routes of VPN connections and transit gateways, others' VPN connections, and access to file
+systems."""
 
 from __future__ import annotations
 
@@ -9,17 +10,18 @@ from infra.drive.undeclared.model import Declared, Undeclared, chunks, on, pages
 
 _GONE = ("deleted", "deleting")
 _VOLUMES = "efs.csi.aws.com/cluster"
-"""The tag of access points that the driver has made (aws-efs-csi-driver, ``DefaultTagKey``)."""
+"""The tag of access points created by the driver (aws-efs-csi-driver, ``DefaultTagKey``)."""
 
 _VPN_GATEWAYS = (
     ("aws_vpn_gateway", "VpnGatewayId", "vpn-gateway-id"),
     ("aws_ec2_transit_gateway", "TransitGatewayId", "transit-gateway-id"),
 )
-"""What VPN connections attach to: its type, the field of a connection that names it, and the filter."""
+"""Gateways that VPN connections attach to: Terraform type, the connection's field with its id, and the
+filter."""
 
 
 def vpn_connections(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Static routes on our connections; connections of others to our gateways, which are only reported."""
+    """Static routes on our connections; others' connections to our gateways, which are only reported."""
     connections = declared.by("id", "aws_vpn_connection", region)
     ours = declared.values("aws_vpn_connection_route", "vpn_connection_id", "destination_cidr_block")
     for kind, key, asked in _VPN_GATEWAYS:
@@ -50,7 +52,7 @@ def vpn_connections(aws: Aws, region: str, declared: Declared) -> Iterator[Undec
 
 
 def transit_routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Static routes of our transit gateways."""
+    """Static routes in route tables of our transit gateways."""
     ours = declared.values(
         "aws_ec2_transit_gateway_route", "transit_gateway_route_table_id", "destination_cidr_block"
     )
@@ -70,7 +72,7 @@ def transit_routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undecl
 
 
 def mount_targets(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Where our file systems can be mounted."""
+    """Mount targets of our file systems."""
     efs = aws.client("efs", region)
     ours = declared.values("aws_efs_mount_target", "id")
     for name, holder in declared.by("id", "aws_efs_file_system", region).items():
@@ -85,10 +87,10 @@ def mount_targets(aws: Aws, region: str, declared: Declared) -> Iterator[Undecla
 
 
 def access_points(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Doors into our file systems, which are only reported: somebody may have one mounted.
+    """Access points of our file systems, which are only reported, as they may be mounted.
 
-    The driver of EFS volumes makes one for each volume, tags it, and gives it a directory of its own; the
-    root of the file system is none.
+    The EFS CSI driver creates one per volume, tagged and with a directory of its own; those are not
+    reported, unless they expose the root of the file system.
     """
     efs = aws.client("efs", region)
     ours = declared.values("aws_efs_access_point", "id")

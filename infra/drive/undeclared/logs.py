@@ -1,4 +1,4 @@
-"""What else reads our log groups."""
+"""Undeclared readers of our log groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.drive.undeclared.model import Declared, Undeclared, on, pages
 
 
 def filters(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Filters that make metrics of what is logged, or send it elsewhere."""
+    """Metric filters and subscription filters of our log groups."""
     logs = aws.client("logs", region)
     for group, holder in declared.by("name", "aws_cloudwatch_log_group", region).items():
         try:
@@ -24,7 +24,7 @@ def filters(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
                 for each in page["subscriptionFilters"]
             ]
         except logs.exceptions.ResourceNotFoundException:
-            continue  # the group is gone, which Terraform says itself
+            continue  # the group was deleted, which Terraform's plan reports
         for each in metrics:
             name = each["filterName"]
             made = ", ".join(

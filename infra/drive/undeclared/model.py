@@ -1,8 +1,8 @@
-"""What nobody declared, as plain data that can be saved beside a plan, and what is declared.
+"""Undeclared settings as plain data that can be saved beside a plan, and the resources in the state.
 
-The latter is read from the state's own format 4, which OpenTofu shares, as ``terraform state pull`` prints
-it. The documented JSON form needs a start of the provider, and does not say which provider, so which region,
-an instance belongs to.
+The latter are read from the state's format 4, which OpenTofu shares, as ``terraform state pull`` prints it.
+The documented JSON format requires starting the provider, and does not say which provider, and so which
+region, an instance belongs to.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from infra.drive.plan import site_of
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of AWS's API that takes something away."""
+    """A call of an AWS API that removes something."""
 
     service: str
-    """As boto3 names it: ``ec2``."""
+    """In boto3's spelling: ``ec2``."""
     operation: str
-    """As boto3 names it: ``delete_route``."""
+    """In boto3's spelling: ``delete_route``."""
     parameters: Mapping[str, Any]
     """JSON values only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undeclared:
-    """Something on a resource of ours that is in AWS and not in the state."""
+    """Something in AWS on one of our resources that is not in the state."""
 
     holder: str
-    """The address of the resource that it is on."""
+    """The address of the resource that has it."""
     site: str
-    """Of the holder; empty for what belongs to none."""
+    """The holder's site; empty if it belongs to none."""
     region: str
-    """The AWS region to call."""
+    """The AWS region of the call."""
     kind: str
     """``security group rule``."""
     id: str
     what: str
-    """In full: ``ingress tcp 22 from 0.0.0.0/0 (sgr-0123)``."""
+    """A full description: ``ingress tcp 22 from 0.0.0.0/0 (sgr-0123)``."""
     removal: Call | None
-    """What takes it away; None for what may hold somebody's work, which is only reported."""
+    """The call that removes it; None if it may hold someone's work and is only reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One instance in the state."""
+    """A resource instance in the state."""
 
     address: str
     type: str
@@ -60,7 +60,7 @@ class Resource:
 
 
 class Declared:
-    """What the state holds, by type."""
+    """The resources in the state, by type."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._of: dict[str, list[Resource]] = {}
@@ -68,26 +68,27 @@ class Declared:
             self._of.setdefault(resource.type, []).append(resource)
 
     def of(self, kind: str, region: str = "") -> list[Resource]:
-        """Those of a Terraform type, in a region or in all."""
+        """The resources of a Terraform type, in one region or in all."""
         return [each for each in self._of.get(kind, ()) if region in ("", each.region)]
 
     def by(self, attribute: str, kind: str, region: str = "") -> dict[str, Resource]:
-        """Those of a type by the value of an attribute; without those that were created and never read."""
+        """Value of an attribute → resource, for a type; without resources that were created but never
+        read."""
         found = ((each.values.get(attribute), each) for each in self.of(kind, region))
         return {str(value): each for value, each in found if value is not None}
 
     def values(self, kind: str, *attributes: str) -> set[tuple[Any, ...]]:
-        """What those of a type have in these attributes."""
+        """The values of these attributes for all resources of a type."""
         return {tuple(each.values.get(name) for name in attributes) for each in self.of(kind)}
 
     @property
     def regions(self) -> list[str]:
-        """All regions with a resource."""
+        """All regions that have a resource."""
         return sorted({each.region for those in self._of.values() for each in those})
 
 
 Find: TypeAlias = Callable[[Aws, str, Declared], Iterator[Undeclared]]
-"""Looks in one region for one kind of thing."""
+"""Searches one region for one kind of undeclared setting."""
 
 
 def on(
@@ -99,18 +100,18 @@ def on(
     operation: str = "",
     **parameters: Any,
 ) -> Undeclared:
-    """Something on ``holder``, with the call that takes it away if there is one."""
+    """An undeclared setting of ``holder``, with the call that removes it, if any."""
     removal = Call(service, operation, parameters) if operation else None
     return Undeclared(holder.address, holder.site, holder.region, kind, name, what, removal)
 
 
 def pages(client: Any, operation: str, **parameters: Any) -> Iterator[Mapping[str, Any]]:
-    """Every page of an answer."""
+    """Every page of a response."""
     yield from client.get_paginator(operation).paginate(**parameters)
 
 
 def chunks(values: Iterable[str], size: int = 100) -> Iterator[list[str]]:
-    """Lists of at most ``size``: a filter takes 200 values."""
+    """Lists of at most ``size``, as a filter takes 200 values."""
     ordered = sorted(values)
     for start in range(0, len(ordered), size):
         yield ordered[start : start + size]
@@ -120,10 +121,10 @@ _ALIAS = re.compile(r"\]\.([\w-]+)$")
 
 
 def declared(state: Mapping[str, Any], sites: Mapping[str, str], regions: Mapping[str, str]) -> Declared:
-    """From a state in Terraform's own form; nothing from an empty one.
+    """The resources of a state in Terraform's format; none of an empty state.
 
-    ``sites`` and ``regions`` as in `infra.drive.lifecycle.Job`. What belongs to a provider that is not one of
-    theirs is left out: it can't be asked.
+    ``sites`` and ``regions`` as in `infra.drive.lifecycle.Job`. Resources of other providers are left out,
+    as they cannot be queried.
     """
     return Declared(_resources(state, sites, regions))
 

@@ -1,4 +1,4 @@
-"""Rules, routes, ways into a VPC, and its load balancers."""
+"""Undeclared rules, routes and entry points of a VPC, and settings of its load balancers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DESTINATIONS = ("DestinationCidrBlock", "DestinationIpv6CidrBlock", "Destinatio
 
 
 def rules(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Rules of security groups. aws_default_security_group owns those of a VPC's default one."""
+    """Rules of security groups. Those of a VPC's default group are managed by aws_default_security_group."""
     groups = declared.by("id", "aws_security_group", region)
     ours = declared.values("aws_vpc_security_group_ingress_rule", "security_group_rule_id")
     ours |= declared.values("aws_vpc_security_group_egress_rule", "security_group_rule_id")
@@ -46,8 +46,8 @@ def _rule(rule: Mapping[str, Any]) -> str:
 
 
 def routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Routes in our tables and in a VPC's main one, gateways that propagate theirs, tables of others, and our
-    subnets behind another table than ours: AWS takes no second association of a subnet."""
+    """Routes in our tables and in a VPC's main table, gateways that propagate routes into them, tables of
+    others, and our subnets that are associated with such a table (AWS allows one association per subnet)."""
     subnets = declared.by("id", "aws_subnet", region)
     associations = declared.values("aws_route_table_association", "id")
     tables = declared.by("id", "aws_route_table", region)
@@ -83,7 +83,7 @@ def routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
             field = next((each for each in _DESTINATIONS if route.get(each)), "")
             target = next((str(route[each]) for each in _TARGETS if route.get(each)), "nothing")
             if route.get("Origin") != "CreateRoute" or target.startswith("vpce-") or not field:
-                continue  # AWS made it, or an endpoint or a gateway that is declared, or reported, itself
+                continue  # created by AWS, or by an endpoint or gateway that is compared itself
             if (name, route[field]) not in ours:
                 which = f"{route[field]} to {target} in {'the main table ' if is_main else ''}{name}"
                 yield on(
@@ -101,7 +101,7 @@ def routes(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
 
 
 def network_acls(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Our subnets behind a network ACL that is not the VPC's default one, which is declared."""
+    """Our subnets with another network ACL than the VPC's default one, which is declared."""
     vpcs = declared.by("id", "aws_vpc", region)
     subnets = declared.by("id", "aws_subnet", region)
     acls = list(_in_vpcs(aws, region, vpcs, "describe_network_acls", "NetworkAcls"))
@@ -118,7 +118,7 @@ def network_acls(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclar
 
 
 def ways_in(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Peering connections, endpoints and subnets of others in our VPCs: each may be somebody's work."""
+    """Others' peering connections, endpoints and subnets in our VPCs: they may hold someone's work."""
     vpcs = declared.by("id", "aws_vpc", region)
     ec2 = aws.client("ec2", region)
     peered = {name for (name,) in declared.values("aws_vpc_peering_connection", "id")}
@@ -150,8 +150,8 @@ def ways_in(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
 
 
 def blocks(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Second blocks of our VPCs, and DHCP options that are not AWS's own: both are only reported. Subnets of
-    somebody may be in a block; what to go back to is AWS's own set, which has no name."""
+    """Secondary CIDR blocks of our VPCs, and DHCP options other than AWS's default. Both are only reported:
+    others may have subnets in a block, and AWS's default option set has no name to restore."""
     vpcs = declared.by("id", "aws_vpc", region)
     extra = declared.values("aws_vpc_ipv4_cidr_block_association", "id")
     chosen = declared.values("aws_vpc_dhcp_options_association", "vpc_id", "dhcp_options_id")
@@ -181,13 +181,14 @@ def blocks(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
 
 
 def _own_options(region: str) -> dict[str, list[str]]:
-    """What a new VPC has (VPC User Guide, "Default DHCP option set")."""
+    """The DHCP options of a new VPC (VPC User Guide, "Default DHCP option set")."""
     domain = "ec2.internal" if region == "us-east-1" else f"{region}.compute.internal"
     return {"domain-name": [domain], "domain-name-servers": ["AmazonProvidedDNS"]}
 
 
 def interfaces(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Second interfaces of our instances: ways in that no security group of ours is on. Only reported."""
+    """Secondary network interfaces of our instances, which none of our security groups covers. Only
+    reported."""
     instances = declared.by("id", "aws_instance", region)
     ours = declared.values("aws_network_interface", "id")
     ours |= declared.values("aws_network_interface_attachment", "network_interface_id")
@@ -218,14 +219,14 @@ def _in_vpcs(
 
 
 def listeners(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Ports that the load balancer answers on."""
+    """Listeners of our load balancers."""
     elb = aws.client("elbv2", region)
     ours = declared.values("aws_lb_listener", "arn")
     for balancer, holder in declared.by("arn", "aws_lb", region).items():
         try:
             answer = list(pages(elb, "describe_listeners", LoadBalancerArn=balancer))
         except elb.exceptions.LoadBalancerNotFoundException:
-            continue  # Terraform says so itself
+            continue  # reported by Terraform
         for listener in (each for page in answer for each in page["Listeners"]):
             arn = listener["ListenerArn"]
             if (arn,) not in ours:
@@ -234,7 +235,7 @@ def listeners(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]
 
 
 def targets(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Where the load balancer sends what it gets."""
+    """Targets of our load balancers."""
     elb = aws.client("elbv2", region)
     ours = declared.values("aws_lb_target_group_attachment", "target_group_arn", "target_id", "port")
     for group, holder in declared.by("arn", "aws_lb_target_group", region).items():

@@ -1,4 +1,4 @@
-"""Undeclared scaling policies and notifications of our Auto Scaling groups."""
+"""Undeclared scaling policies, schedules, hooks and notifications of our Auto Scaling groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.drive.undeclared.model import Declared, Undeclared, on, pages
 
 
 def policies(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Scaling policies: one beside the autoscaler ends machines that are at work."""
+    """Scaling policies: beside the autoscaler, one would terminate busy instances."""
     client = aws.client("autoscaling", region)
     for name, holder in declared.by("name", "aws_autoscaling_group", region).items():
         for page in pages(client, "describe_policies", AutoScalingGroupName=name):
@@ -23,7 +23,7 @@ def policies(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
 
 
 def scheduled_actions(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Sizes at a time of day."""
+    """Scheduled actions, which change the size at a given time."""
     client = aws.client("autoscaling", region)
     for name, holder in declared.by("name", "aws_autoscaling_group", region).items():
         for page in pages(client, "describe_scheduled_actions", AutoScalingGroupName=name):
@@ -44,7 +44,7 @@ def scheduled_actions(aws: Aws, region: str, declared: Declared) -> Iterator[Und
 
 
 def hooks(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Lifecycle hooks: each holds up machines that come or go."""
+    """Lifecycle hooks, which delay launches or terminations."""
     client = aws.client("autoscaling", region)
     ours = declared.values("aws_autoscaling_lifecycle_hook", "autoscaling_group_name", "name")
     for name, holder in declared.by("name", "aws_autoscaling_group", region).items():
@@ -53,7 +53,7 @@ def hooks(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
         except client.exceptions.ClientError as problem:
             if problem.response["Error"]["Code"] != "ValidationError":
                 raise
-            continue  # the group is gone, which Terraform says itself
+            continue  # the group was deleted, which Terraform's plan reports
         for hook in hooks:
             label = hook["LifecycleHookName"]
             if (name, label) not in ours:
@@ -66,7 +66,7 @@ def hooks(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
 
 
 def notifications(aws: Aws, region: str, declared: Declared) -> Iterator[Undeclared]:
-    """Topics that are sent what happens in a group."""
+    """Topics that are notified of a group's events."""
     client = aws.client("autoscaling", region)
     groups = declared.by("name", "aws_autoscaling_group", region)
     if not groups:

@@ -1,10 +1,10 @@
 """Finds resources by name and tag that an unfinished apply may have created.
 
-An apply that is stopped cancels its calls, and AWS may carry them out nevertheless: nobody learns the id, the
-next apply fails since the name is taken, and a destroy leaves what the state never knew. So an apply notes
-what it is about to create before it starts. Until one has succeeded, each plan looks for that in AWS, and
-takes what is there into the state. A resource of that name without our tags is not ours, nor is one that was
-there before the apply began: another state has it, say that of a clone. Both stay where they are.
+If an apply is stopped, it cancels its calls, but AWS may still carry them out: the id is never recorded, the
+next apply fails because the name is taken, and a destroy leaves the resource. So before it starts, an apply
+records what it will create. Until an apply has succeeded, each plan looks for these resources in AWS and
+adds them to the state. A resource of that name without our tags is not ours, nor is one that existed before
+the apply began: it is in another state, such as a clone's. Both are left alone.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ LOOKS: Final[Mapping[str, tuple[Look, tuple[str, ...]]]] = {
     **compute.LOOKS,
     **services.LOOKS,
 }
-"""Terraform type → what looks for such resources in a region, and the IAM actions that it takes."""
+"""Terraform type → the function that finds such resources in a region, and the IAM actions needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What AWS has of the creations that were begun."""
+    """The result of the search for recorded creations."""
 
     ours: tuple[tuple[Creation, str], ...] = ()
-    """With the id that Terraform knows such a resource by."""
+    """Creations that exist, with the id that Terraform uses."""
     foreign: tuple[tuple[Creation, str], ...] = ()
-    """Their name is taken by something that is not the environment's; its id."""
+    """Creations whose name is used by a resource of another owner; its id."""
     earlier: tuple[tuple[Creation, str], ...] = ()
-    """Their name is taken by something that was there before they were begun; its id."""
+    """Creations whose name was used before they began; the id of that resource."""
 
 
 def creations(shown: Mapping[str, Any]) -> tuple[Creation, ...]:
-    """What a plan creates and could be found again; ``shown`` as ``terraform show -json`` gives it."""
+    """The resources that a plan creates and that can be found by name; ``shown`` as ``terraform show -json``
+    prints it."""
     return model.creations(shown, LOOKS)
 
 
@@ -51,10 +52,10 @@ def find(
     known: Iterable[tuple[str, str]] = (),
     there: Mapping[str, Collection[str]] | None = None,
 ) -> Found:
-    """Look for them; ``known`` are type and id of what the state has, ``there`` an address → ids of what had
-    its name before.
+    """Search for creations. ``known`` are type and id of the resources in the state, ``there`` maps an
+    address to ids of resources that had its name before.
 
-    ``DriveError`` where AWS can't be asked.
+    Raises ``DriveError`` if AWS cannot be queried.
     """
     pairs = _seen(aws, creations, known)
     earlier = [(one, seen.id) for one, seen in pairs if seen.id in (there or {}).get(one.address, ())]
@@ -69,7 +70,8 @@ def find(
 def standing(
     aws: Aws, creations: Iterable[Creation], known: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[Creation, str], ...]:
-    """Everything with their names, whatever its owner, with its id; ``known`` and errors as of `find`."""
+    """All resources with these names and their ids, whatever their owner; ``known`` and errors as of
+    `find`."""
     return tuple((one, seen.id) for one, seen in _seen(aws, creations, known))
 
 
@@ -103,5 +105,5 @@ def _look(aws: Aws, region: str, kind: str, those: Sequence[Creation]) -> list[t
 
 
 def _alone(pairs: Iterable[tuple[Creation, Seen]]) -> list[tuple[Creation, Seen]]:
-    """The first that was found of each address: of two, the state can have one."""
+    """The first result per address, as the state can have only one."""
     return list({one.address: (one, seen) for one, seen in reversed(list(pairs)) if seen.is_of(one)}.values())

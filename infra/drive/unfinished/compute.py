@@ -1,4 +1,4 @@
-"""Pools and what nodes are given: found by name, which is taken as soon as the creation has begun."""
+"""Finds node pools and their resources by name, which is taken as soon as the creation has begun."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from infra.drive.unfinished.model import Creation, Look, Seen
 from infra.drive.unfinished.network import tagged
 
 _NAMES: Final = 50
-"""Groups that may be asked for by name in one call (Auto Scaling API Reference)."""
+"""Maximum group names in one call (Auto Scaling API Reference)."""
 _ARNS: Final = 20
-"""Resources whose tags one call lists (Elastic Load Balancing API Reference, DescribeTags)."""
+"""Maximum resources in one call (Elastic Load Balancing API Reference, DescribeTags)."""
 
 
 def _launch_templates(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[Creation, Seen]]:
@@ -67,7 +67,7 @@ def _balancing(
 ) -> Iterator[tuple[Creation, Seen]]:
     named = _by_name(those)
     client = aws.client("elbv2", region)
-    # Asked by name, it would refuse as soon as one is missing.
+    # With names, the call would fail as soon as one does not exist.
     listed = (each for page in pages(client, operation) for each in page[rows])
     found = {each[arn]: each[name] for each in listed if each[name] in named}
     for arns in chunks(found, _ARNS):

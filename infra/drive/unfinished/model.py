@@ -1,4 +1,4 @@
-"""A creation as plain data that can be kept beside a state, and as a row of that state."""
+"""A creation as plain data that can be kept beside a state, and as an entry of that state."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 from infra.drive.aws import Aws
 
 ENVIRONMENT: Final = "environment"
-"""The tag that says which environment a resource is of; policies in docs/iam go by it."""
+"""The tag with the environment of a resource; used by the policies in docs/iam."""
 OWNER: Final = (ENVIRONMENT, "cluster")
-"""Tags that a resource of ours has as its creation says."""
+"""Tags by which a resource is recognised as ours."""
 
 _LONGEST: Final = 256
 _KEYS: Final = re.compile(r"\[(?:\d+|\"(?:[^\"\\]|\\.)*\")\]")
@@ -28,24 +28,24 @@ class Creation:
     type: str
     name: str
     index: str | int | None
-    """Its key in ``for_each``; None without."""
+    """Its key in ``for_each``; None without one."""
     provider: str
-    """As a state names it: ``provider["registry.terraform.io/hashicorp/aws"].us_west_2``."""
+    """As in a state: ``provider["registry.terraform.io/hashicorp/aws"].us_west_2``."""
     schema: int
-    """The version of its type's schema."""
+    """The schema version of its type."""
     region: str
     tags: Mapping[str, str]
-    """All that it is given, those of the provider too."""
+    """All tags, including the provider's default tags."""
     values: Mapping[str, Any]
-    """What is set, as far as it is short, known and not a secret: the provider does not read back from AWS
-    what AWS does not know, as ``skip_final_snapshot``."""
+    """Configured values that are short, known and not sensitive: the provider cannot read from AWS what AWS
+    does not store, such as ``skip_final_snapshot``."""
 
     @property
     def environment(self) -> str:
         return self.tags.get(ENVIRONMENT, "")
 
     def row(self, identifier: str) -> dict[str, Any]:
-        """The resource in a state of format 4; what it lacks, the next refresh reads."""
+        """The resource as an entry of a state of format 4; the next refresh reads the rest."""
         instance: dict[str, Any] = {
             "schema_version": self.schema,
             "attributes": {**self.values, "id": identifier},
@@ -60,12 +60,13 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Something in AWS that has the name of a creation."""
+    """A resource in AWS with the name of a creation."""
 
     id: str
     tags: Mapping[str, str]
     fresh: bool = False
-    """It has no tags yet, of a kind that gets them only after its creation, and is as that leaves it."""
+    """It is of a kind that is tagged after its creation, has no tags yet, and is otherwise in its initial
+    state."""
 
     def is_of(self, creation: Creation) -> bool:
         wanted = {name: creation.tags[name] for name in OWNER if name in creation.tags}
@@ -73,11 +74,11 @@ class Seen:
 
 
 Look: TypeAlias = Callable[[Aws, str, Sequence[Creation]], Iterator[tuple[Creation, Seen]]]
-"""Looks in one region for creations of one type."""
+"""Searches one region for creations of one type."""
 
 
 def creations(shown: Mapping[str, Any], types: Iterable[str]) -> tuple[Creation, ...]:
-    """What a plan creates, of these types; ``shown`` as ``terraform show -json`` gives it."""
+    """The resources of these types that a plan creates; ``shown`` as ``terraform show -json`` prints it."""
     wanted = set(types)
     schemas = {one["address"]: int(one["schema_version"]) for one in _resources(shown)}
     return tuple(_creations(shown, wanted, schemas))
@@ -93,7 +94,7 @@ def _creations(shown: Mapping[str, Any], wanted: set[str], schemas: Mapping[str,
         provider = providers.get(keys.get((_KEYS.sub("", module), one["type"], one["name"]), ""), {})
         region = provider.get("expressions", {}).get("region", {}).get("constant_value")
         if not region:
-            continue  # where it is, is not known
+            continue  # its region is unknown
         after, secret = one["change"]["after"], one["change"].get("after_sensitive") or {}
         alias = f".{provider['alias']}" if provider.get("alias") else ""
         yield Creation(
@@ -105,7 +106,7 @@ def _creations(shown: Mapping[str, Any], wanted: set[str], schemas: Mapping[str,
 
 
 def _group_tags(after: Mapping[str, Any]) -> dict[str, str]:
-    """Of an Auto Scaling group, whose tags are blocks."""
+    """The tags of an Auto Scaling group, which are blocks."""
     return {each["key"]: each["value"] for each in after.get("tag") or () if each.get("key")}
 
 
@@ -121,7 +122,7 @@ def _resources(shown: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _provider_keys(module: Mapping[str, Any], address: str) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Module, type and name of each resource block → the key of its provider's configuration."""
+    """Module, type and name of each resource block → the key of its provider configuration."""
     for one in module.get("resources", ()):
         yield (address, one["type"], one["name"]), one["provider_config_key"]
     for name, call in module.get("module_calls", {}).items():

@@ -1,4 +1,4 @@
-"""What EC2 gives an id: found by the tags Name and environment, which come with its creation."""
+"""Finds EC2 resources by the tags Name and environment, which are set by the creating call."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ _TAGGED: Final[Mapping[str, tuple[str, str, str, Mapping[str, Sequence[str]]]]] 
     ),
     "aws_vpn_gateway": ("describe_vpn_gateways", "VpnGateways", "VpnGatewayId", {"state": _ALIVE}),
 }  # fmt: skip
-"""Terraform type → the call that lists, the answer's list, a row's id, and filters for what is not gone."""
+"""Terraform type → the call that lists it, the key of the response's list, the key of the id, and filters
+that exclude deleted ones."""
 
 
 def _tagged(
@@ -67,7 +68,7 @@ def _tagged(
         return
     filters = {f"tag:{ENVIRONMENT}": sorted({one.environment for one in by_name.values()}), **alive}
     asked = [{"Name": name, "Values": list(values)} for name, values in filters.items()]
-    # Flow logs have the one call whose parameter is in the singular.
+    # The parameter of this call is in the singular.
     keyed = {"Filter" if operation == "describe_flow_logs" else "Filters": asked}
     client = aws.client("ec2", region)
     answers = (
@@ -88,7 +89,7 @@ def _listed(answer: Mapping[str, Any], rows: str) -> list[Mapping[str, Any]]:
 
 
 def tagged(rows: Any) -> dict[str, str]:
-    """Tags as most of AWS's APIs list them."""
+    """Tags in the format of most AWS APIs, as a dict."""
     return {str(each["Key"]): str(each["Value"]) for each in rows or ()}
 
 

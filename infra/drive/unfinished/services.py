@@ -1,4 +1,4 @@
-"""Roles, storage, databases, logs and zones: found by name, or by the token of their creation."""
+"""Finds roles, storage, databases, logs and zones by name, or by the token of their creation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from infra.drive.unfinished.model import Creation, Look, Seen
 from infra.drive.unfinished.network import tagged
 
 _MISSING: Final = ("404", "NotFound", "NoSuch")
-"""In AWS's codes for what is not there."""
+"""Parts of AWS's error codes for missing resources."""
 
 
 def _or_none(call: Callable[..., Any], **parameters: Any) -> Any:
-    """The answer; None where AWS says that there is no such thing."""
+    """The response; None if the resource does not exist."""
     try:
         return call(**parameters)
     except errors() as problem:
@@ -27,7 +27,7 @@ def _or_none(call: Callable[..., Any], **parameters: Any) -> Any:
 
 
 Ask = Callable[[Any, Creation], "Seen | None"]
-"""Asks a client for one creation."""
+"""Looks up one creation with a client."""
 
 
 def _each(
@@ -56,7 +56,7 @@ def _profile(iam: Any, one: Creation) -> Seen | None:
 
 def _issuers(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[Creation, Seen]]:
     iam = aws.client("iam", region)
-    # Its ARN has the account and the partition.
+    # Its ARN includes the account and the partition.
     head = str(aws.client("sts", region).get_caller_identity()["Arn"]).split(":")
     for one in those:
         host = str(one.values.get("url", "")).removeprefix("https://")
@@ -76,7 +76,7 @@ def _file_system(efs: Any, one: Creation) -> Seen | None:
 
 
 def _bucket(s3: Any, one: Creation) -> Seen | None:
-    """It gets its tags in a second call: without tags and objects it is as its creation leaves it."""
+    """A bucket is tagged by a second call: without tags and objects it is in its initial state."""
     name = one.values["bucket"]
     try:
         if _or_none(s3.head_bucket, Bucket=name) is None:
@@ -84,7 +84,7 @@ def _bucket(s3: Any, one: Creation) -> Seen | None:
     except s3.exceptions.ClientError as problem:
         if problem.response["Error"]["Code"] != "403":
             raise
-        return Seen(name, {})  # another account's
+        return Seen(name, {})  # owned by another account
     answer = _or_none(s3.get_bucket_tagging, Bucket=name)
     if answer:
         return Seen(name, tagged(answer["TagSet"]))
@@ -142,8 +142,8 @@ def _log_group(logs: Any, one: Creation) -> Seen | None:
 
 
 def _zones(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[Creation, Seen]]:
-    """They get their tags in a second call, and a name may be that of several: without tags, one with our
-    comment and no record beyond its own two (NS, SOA) is as its creation leaves it."""
+    """Hosted zones. They are tagged by a second call, and several may have one name: a zone without tags,
+    with our comment and only its own two records (NS, SOA), is in its initial state."""
     client = aws.client("route53", region)
     named = {(str(one.values["name"]).rstrip("."), one.values.get("comment")): one for one in those}
     for page in client.get_paginator("list_hosted_zones").paginate():
@@ -155,7 +155,7 @@ def _zones(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[C
             answer = client.list_tags_for_resource(ResourceType="hostedzone", ResourceId=identifier)
             tags = tagged(answer["ResourceTagSet"].get("Tags"))
             seen = Seen(identifier, tags, fresh=not tags and each["ResourceRecordSetCount"] == 2)
-            if seen.is_of(one):  # another zone of that name is in nobody's way
+            if seen.is_of(one):  # other zones of that name do not conflict
                 yield one, seen
 
 
@@ -163,7 +163,7 @@ def _zones(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[C
 
 
 def _access_controls(aws: Aws, region: str, those: Sequence[Creation]) -> Iterator[tuple[Creation, Seen]]:
-    """They have no tags; the description is ours."""
+    """Origin access controls have no tags; they are recognised by their description."""
     named = {one.values["name"]: one for one in those}
     answer = aws.client("cloudfront", region).list_origin_access_controls()
     for each in answer["OriginAccessControlList"].get("Items", ()):

@@ -1,1 +1,1 @@
-"""The private network, live: keys, tunnels, what they do, and laptops' profiles."""
+"""The running VPN: tunnels and their keys, gateways, and laptops' profiles."""

@@ -1,4 +1,4 @@
-"""AWS's ends of tunnels: the status of its VPN connections, and their keys."""
+"""AWS's side of tunnels: the status of its VPN connections, and their keys."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from infra.model import Cluster, Outputs
 from infra.model.tunnels import SiteTunnel
 
 _CHANGE_TAKES: Final = 1200
-"""Seconds that a change of a tunnel may take before we give up waiting (Site-to-Site VPN User Guide,
-"Modify tunnel options": it is not available for some minutes)."""
+"""Seconds to wait for a change of a tunnel (Site-to-Site VPN User Guide, "Modify tunnel options": the tunnel
+is unavailable for some minutes)."""
 
 _BETWEEN: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class CloudState:
-    """A tunnel at AWS's end (EC2 API, ``VgwTelemetry``)."""
+    """The status of a tunnel at AWS (EC2 API, ``VgwTelemetry``)."""
 
     up: bool
     since: datetime | None
@@ -33,16 +33,17 @@ class CloudState:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What AWS announces of a tunnel's endpoint (EC2 API, ``MaintenanceDetails``)."""
+    """Maintenance that AWS announced for a tunnel's endpoint (EC2 API, ``MaintenanceDetails``)."""
 
     pending: bool
     auto_applied_after: datetime | None
-    """From then on AWS does it by itself."""
+    """When AWS performs it automatically."""
     last_applied: datetime | None
 
 
 NO_MAINTENANCE: Final = frozenset({"", "none", "no", "false", "unavailable", "not available"})
-"""AWS documents ``PendingMaintenance`` as text, without its values: these say that there is nothing to do."""
+"""AWS documents ``PendingMaintenance`` as text without listing its values; these mean that none is
+pending."""
 
 
 class Cloud:
@@ -55,7 +56,7 @@ class Cloud:
         env: Mapping[str, str],
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``env`` is as Terraform sees it: credentials, AWS_ENDPOINT_URL."""
+        """``env`` is the environment that Terraform gets: credentials, AWS_ENDPOINT_URL."""
         self._regions = {
             link.name: cluster.region(link.aws_site).region
             for link in cluster.network.links
@@ -66,7 +67,7 @@ class Cloud:
         self._wait = wait
 
     def states(self) -> Mapping[IPv4Address, CloudState]:
-        """By the tunnels' outside addresses."""
+        """Outside address of a tunnel → its status."""
         found: dict[IPv4Address, CloudState] = {}
         for connections in each_region(sorted(set(self._regions.values())), self._connections).values():
             for connection in connections.values():
@@ -80,7 +81,7 @@ class Cloud:
         return found
 
     def change_key(self, tunnel: SiteTunnel, key: str) -> None:
-        """Give a tunnel another pre-shared key, and wait until AWS has it."""
+        """Set another pre-shared key for a tunnel, and wait until AWS has applied it."""
         region, connection, outside = self._place(tunnel)
         with aws_errors(f"change the key of {tunnel.name}"):
             self._aws.client("ec2", region).modify_vpn_tunnel_options(
@@ -91,14 +92,14 @@ class Cloud:
         self._until_available(region, connection)
 
     def is_up(self, tunnel: SiteTunnel) -> bool:
-        """Whether AWS sees the tunnel up, and has finished all changes of its connection."""
+        """Whether AWS reports the tunnel as up, and no change of its connection is pending."""
         region, connection, outside = self._place(tunnel)
         found = self._connections(region)[connection]
         rows = [row for row in found.get("VgwTelemetry", ()) if row["OutsideIpAddress"] == outside]
         return found["State"] == "available" and any(row.get("Status") == "UP" for row in rows)
 
     def maintenance(self, tunnel: SiteTunnel) -> Maintenance:
-        """What AWS announces of the tunnel's endpoint."""
+        """The maintenance announced for the tunnel's endpoint."""
         region, connection, outside = self._place(tunnel)
         with aws_errors(
             f"ask for maintenance of {tunnel.name}",
@@ -119,8 +120,8 @@ class Cloud:
         )
 
     def replace(self, tunnel: SiteTunnel) -> None:
-        """Have AWS replace the tunnel's endpoint as it announced, and wait until it has; address and key
-        stay."""
+        """Start the announced replacement of the tunnel's endpoint, and wait for it. Address and key do not
+        change."""
         region, connection, outside = self._place(tunnel)
         with aws_errors(f"replace {tunnel.name}", needs=["ec2:ReplaceVpnTunnel"], quoting=True):
             self._aws.client("ec2", region).replace_vpn_tunnel(
@@ -131,7 +132,8 @@ class Cloud:
         self._until_available(region, connection)
 
     def _place(self, tunnel: SiteTunnel) -> tuple[str, str, str]:
-        """Region, connection and outside address of a tunnel. ``DriveError`` for one that AWS lacks."""
+        """Region, connection and outside address of a tunnel. Raises ``DriveError`` if AWS does not have
+        it."""
         region = self._regions[tunnel.link]
         outside = str(self._outputs.remote(tunnel))
         for name, each in self._connections(region).items():

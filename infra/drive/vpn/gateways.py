@@ -1,4 +1,4 @@
-"""A running gateway of a site: its tunnels as strongSwan and FRR see them, and operations on them."""
+"""A site's running gateway: the state of its tunnels in strongSwan and FRR, and operations on them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _TOOL: Final = "/usr/local/sbin/site-tunnel"
 _UNCONFIRMED: Final = "/run/site-gateway/firewall.before"
 
 RELOAD: Final = (_TOOL, "reload", "--confirm", "60")
-"""For so many seconds a gateway waits, once it has loaded a new firewall, to hear that it lets us in. ssh
-itself gives up after 30 (``ConnectTimeout``). In a converge (``cookbooks/network_site``) it waits for an
-hour."""
+"""After loading a new firewall, a gateway waits this many seconds for a confirmation over a new connection,
+else reverts it. ssh gives up after 30 s (``ConnectTimeout``). In a converge (``cookbooks/network_site``)
+the gateway waits for an hour."""
 
 _VICI: Final = "/run/charon.vici"
 
@@ -35,11 +35,11 @@ while True:
             sys.exit()
         vici.sendall(data) if end == 0 else os.write(1, data)
 """
-"""Joins strongSwan's control socket, which is root's, to an SSH connection."""
+"""A script that relays strongSwan's control socket, which only root can open, over an SSH connection."""
 
 
 def confirm(machine: Machine) -> None:
-    """Have a gateway keep the firewall that it loaded. ``DriveError`` when that lets no new connection in."""
+    """Confirm the firewall that a gateway loaded. Raises ``DriveError`` if it blocks new connections."""
     try:
         replace(machine, socket="none").run(_TOOL, "confirm")
     except UnreachedError as problem:
@@ -57,21 +57,21 @@ def unconfirmed(remote: Remote) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TunnelState:
-    """A tunnel at our end."""
+    """The state of a tunnel on the gateway."""
 
     established: bool
-    """Its keys are agreed, and it carries traffic."""
+    """Whether its keys are negotiated and it carries traffic."""
     state: str
-    """strongSwan's word: ``ESTABLISHED``, ``CONNECTING``; ``DOWN`` without an IKE SA."""
+    """strongSwan's state: ``ESTABLISHED``, ``CONNECTING``; ``DOWN`` without an IKE SA."""
     associations: int
-    """IKE SAs that carry traffic. Two where both ends began at once, each sending by its own, or while one
-    takes the place of another: the timer of ``site-tunnel revive`` leaves one."""
+    """The number of IKE SAs that carry traffic. Two if both ends initiated at once, each sending over its
+    own, or while one replaces the other; the timer of ``site-tunnel revive`` removes duplicates."""
     seconds: int
-    """For how long the oldest has been there."""
+    """The age of the oldest in seconds."""
     bytes_in: int
     bytes_out: int
     session: str
-    """BGP's word: ``Established``, ``Active``; empty with static routes."""
+    """BGP's state: ``Established``, ``Active``; empty with static routes."""
     routes: int
     """Accepted from the peer; 0 with static routes."""
 
@@ -81,13 +81,13 @@ DOWN: Final = TunnelState(False, "DOWN", 0, 0, 0, 0, "", 0)
 
 @dataclass(frozen=True, slots=True)
 class LiveGateway:
-    """A gateway that can be asked and told."""
+    """A gateway that can be queried and controlled."""
 
     gateway: SiteGateway
     machine: Machine
 
     def states(self) -> Mapping[str, TunnelState]:
-        """By tunnel, all that the spec has. ``UnreachedError`` or ``RemoteError`` when it can't be asked."""
+        """Tunnel → its state, for all tunnels in the spec. Raises ``UnreachedError`` or ``RemoteError``."""
         with self._vici() as session:
             associations = [each for found in session.list_sas() for each in found.items()]
         spoken = any(tunnel.routing == "bgp" for tunnel in self.gateway.tunnels)
@@ -98,23 +98,23 @@ class LiveGateway:
         }
 
     def carries(self, tunnel: SiteTunnel) -> bool:
-        """Whether traffic can take the tunnel: it is up, and so is BGP on it where there is BGP."""
+        """Whether traffic can use the tunnel: it is up, and so is its BGP session, if any."""
         state = self.states()[tunnel.name]
         return state.established and (tunnel.routing == "static" or state.session == "Established")
 
     def drain(self, tunnel: SiteTunnel) -> None:
-        """Move traffic of both directions to the other tunnel."""
+        """Move the traffic of both directions to another tunnel."""
         self.machine.run(_TOOL, "drain", tunnel.name)
 
     def restore(self, tunnel: SiteTunnel) -> None:
-        """Let traffic come back."""
+        """Allow traffic on the tunnel again."""
         self.machine.run(_TOOL, "restore", tunnel.name)
 
     def reconnect(self, tunnel: SiteTunnel) -> None:
-        """End a tunnel and start it again, with the keys that are loaded now."""
+        """Terminate a tunnel and start it again with the current keys."""
         with self._vici() as session:
             _each(session.terminate({"ike": tunnel.name, "timeout": "5000", "force": "yes"}), ignore=True)
-            # Not waited for: the other end may need a moment for its new key, and strongSwan tries again.
+            # Does not wait: the other end may not have its new key yet, and strongSwan retries.
             _each(session.initiate({"child": tunnel.name, "ike": tunnel.name, "timeout": "-1"}), ignore=True)
 
     def _peers(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class LiveGateway:
 
 
 def _each(events: Any, *, ignore: bool) -> None:
-    """Let a command that tells what it does run to its end."""
+    """Run a command that streams events to its end."""
     from vici.exception import CommandException
 
     try:
@@ -189,6 +189,6 @@ def _state(tunnel: SiteTunnel, associations: list[tuple[str, Any]], peer: Mappin
 
 
 def _installed(association: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The children of an IKE SA that carry traffic."""
+    """The child SAs of an IKE SA that carry traffic."""
     states = {b"INSTALLED", b"REKEYING", b"REKEYED"}
     return [child for child in association.get("child-sas", {}).values() if child.get("state") in states]

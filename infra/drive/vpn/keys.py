@@ -1,16 +1,16 @@
-"""The pre-shared keys of tunnels: as strongSwan reads those of a gateway, and new ones for a site.
+"""The pre-shared keys of tunnels: the secrets file of a gateway, and the rotation of a site's keys.
 
-What strongSwan reads holds secrets: it goes to ``/etc/swanctl/conf.d/90-keys.conf`` with mode 0600, and
-nowhere else.
+The file contains secrets: it goes to ``/etc/swanctl/conf.d/90-keys.conf`` with mode 0600, and nowhere else.
 
-New keys come to one tunnel at a time, while traffic goes on over the others. A tunnel to AWS has a sibling:
-traffic is moved there, both ends get the new key, traffic may come back. A tunnel between two sites may be
-their only one: both ends get the key, and what they agreed on with the old one stays until they next meet
-anew. (IKE's keys are made of random numbers; the pre-shared one only proves who made them, RFC 7296, 2.15.
-Proving it at once, make before break, loses what the answering end sends before the other is ready.)
+Keys are rotated one tunnel at a time, while traffic uses the others. A tunnel to AWS has a sibling: traffic
+is moved there, both ends get the new key, and traffic may return. A tunnel between two sites may be the only
+one: both ends get the key, and the SAs negotiated with the old key remain until the next IKE authentication.
+(IKE's session keys are derived from a Diffie-Hellman exchange; the pre-shared key only authenticates the
+peers, RFC 7296, 2.15. Immediate reauthentication with make-before-break loses packets that the responder
+sends before the initiator is ready.)
 
-The next key waits in the store under ``<name>.next`` until AWS has it. Whatever moment a run is cut off at,
-running it again finishes the work, and applying puts both ends on the key that the store then holds.
+The next key is stored under ``<name>.next`` until AWS has it. If a run is interrupted at any point, running
+it again completes the rotation, and an apply sets both ends to the key in the store.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from infra.model.outputs import Outputs
 from infra.model.tunnels import SiteGateway, SiteTunnel
 
 KEYS_FILE: Final = "etc/swanctl/conf.d/90-keys.conf"
-"""On the gateway, relative to ``/``."""
+"""The path on the gateway, relative to ``/``."""
 
 _PLAIN = re.compile(r"(?!0[xXsS])[ -~]+")
-"""Printable ASCII; after ``0x`` strongSwan reads on as hex, after ``0s`` as base64 (swanctl.conf(5))."""
+"""Printable ASCII; strongSwan would decode the rest after ``0x`` as hex and after ``0s`` as base64
+(swanctl.conf(5))."""
 
 
 def keys(gateway: SiteGateway, outputs: Outputs, kept: Mapping[str, str]) -> str:
-    """The ``secrets`` section with the key of every tunnel whose other end is known; ``kept`` is secret's
-    name → key.
+    """The ``secrets`` section with the key of every tunnel whose remote address is known; ``kept`` maps
+    secret name → key.
 
-    ``SecretsError``, which never quotes a key, for one that is missing or that strongSwan would read as
-    another.
+    Raises ``SecretsError``, which never contains a key, for a key that is missing or that strongSwan would
+    decode differently.
     """
     entries = []
     for tunnel, remote in outputs.with_remote(gateway.tunnels):
@@ -56,8 +57,8 @@ def keys(gateway: SiteGateway, outputs: Outputs, kept: Mapping[str, str]) -> str
 
 
 def _entry(name: str, remote: str, key: str) -> str:
-    # The other end's identity alone, which no two tunnels share. strongSwan tries every key that has one of
-    # both ends' identities: with ours in each, any tunnel's key would open all of them.
+    # Only the remote identity, which is unique per tunnel. strongSwan tries every key that matches either
+    # identity: with the local one in each section, any tunnel's key would be accepted for all of them.
     return f"    ike-{name} {{\n        id = {remote}\n        secret = {_quoted(key)}\n    }}\n"
 
 
@@ -68,13 +69,13 @@ def _quoted(text: str) -> str:
 
 
 PATIENCE: Final = 180.0
-"""Seconds for a tunnel to come up again."""
+"""Seconds to wait until a tunnel is up again."""
 
 _BETWEEN: Final = 1.0
 
 
 class Gate(Protocol):
-    """One end of a tunnel, as ``LiveGateway`` is."""
+    """The gateway's end of a tunnel; implemented by ``LiveGateway``."""
 
     def carries(self, tunnel: SiteTunnel) -> bool: ...
     def drain(self, tunnel: SiteTunnel) -> None: ...
@@ -83,32 +84,33 @@ class Gate(Protocol):
 
 
 class Keys(Protocol):
-    """AWS's end, as ``Cloud`` is."""
+    """AWS's end of a tunnel; implemented by ``Cloud``."""
 
     def change_key(self, tunnel: SiteTunnel, key: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What a rotation works with."""
+    """A key rotation and its dependencies."""
 
     gate: Gate
     """The site's own gateway."""
     cloud: Keys
     store: Store
     deliver: Callable[[Iterable[str]], None]
-    """Brings the keys of the store to the gateways of these sites."""
+    """Copies the keys in the store to the gateways of these sites."""
     say: Callable[[str], None]
-    """Tells a person how far it is."""
+    """Reports progress to the user."""
     wait: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     patience: float = PATIENCE
 
     def run(self, site: str, tunnels: Sequence[SiteTunnel]) -> None:
-        """Rotate them all, the least preferred of each link first, so that traffic moves over and back once.
+        """Rotate the keys of all tunnels, the least preferred of each link first, so that traffic moves away
+        and back only once.
 
-        ``DriveError`` before anything is touched when a tunnel has no sibling that carries traffic, and when
-        one does not come back; that one then stays drained, and the others are not touched.
+        Raises ``DriveError`` before changing a tunnel that has no sibling carrying traffic, and if one does
+        not come up again; that tunnel stays drained, and the remaining ones are not changed.
         """
         for tunnel in sorted(tunnels, key=lambda each: (each.peer, each.preference, -each.metric)):
             if tunnel.kind == "aws":
@@ -131,7 +133,7 @@ class Rotation:
         try:
             self.cloud.change_key(tunnel, key)
         except DriveError:
-            self.gate.restore(tunnel)  # both ends still have the old one
+            self.gate.restore(tunnel)  # both ends still have the old key
             raise
         self.store.put(tunnel.secret, key)
         self.deliver([site])

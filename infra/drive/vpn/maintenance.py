@@ -1,12 +1,12 @@
-"""AWS's pending maintenance of tunnel endpoints, one tunnel at a time, while traffic continues over the
+"""Performs AWS's pending maintenance of tunnel endpoints, one tunnel at a time, while traffic uses the
 others.
 
-AWS announces the replacement of an endpoint and performs it by itself after a certain date (Site-to-Site VPN
-User Guide, "Tunnel endpoint lifecycle control"). If we start it, traffic has been moved away before.
+AWS announces the replacement of an endpoint and performs it automatically after a certain date (Site-to-Site
+VPN User Guide, "Tunnel endpoint lifecycle control"). If we start it, traffic is moved away first.
 
-The gateway keeps a mark of each tunnel that is being worked on, beside its mark of those that are drained: a
-run that was cut off is finished by the next one, and what somebody drained by hand stays drained. Both are
-lost when the gateway restarts, which ends the drain, too.
+The gateway keeps a mark of each tunnel in maintenance, beside its mark of drained ones: an interrupted run
+is completed by the next one, and tunnels drained by hand stay drained. Both marks are lost when the gateway
+restarts, which ends the drain too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infra.errors import DriveError
 from infra.model.tunnels import SiteTunnel
 
 PATIENCE: Final = 1200.0
-"""Seconds for AWS to replace an endpoint and for the tunnel to come up again."""
+"""Seconds to wait until AWS has replaced an endpoint and the tunnel is up again."""
 
 _BETWEEN: Final = 5.0
 
@@ -30,7 +30,7 @@ _MARKS: Final = "/run/site-gateway/maintenance"
 
 
 class Marks(Protocol):
-    """Names of tunnels that are being worked on, kept where the drain is kept: see ``GatewayMarks``."""
+    """The names of tunnels in maintenance, kept where drains are kept: see ``GatewayMarks``."""
 
     def names(self) -> frozenset[str]: ...
     def put(self, tunnel: str) -> None: ...
@@ -39,7 +39,7 @@ class Marks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GatewayMarks:
-    """Marks on a gateway. Every method may raise ``UnreachedError`` or ``RemoteError``."""
+    """The marks on a gateway. Every method may raise ``UnreachedError`` or ``RemoteError``."""
 
     machine: Machine
 
@@ -54,7 +54,7 @@ class GatewayMarks:
 
 
 class Gate(Protocol):
-    """The site's end of its tunnels, as ``LiveGateway`` is."""
+    """The site's end of its tunnels; implemented by ``LiveGateway``."""
 
     def carries(self, tunnel: SiteTunnel) -> bool: ...
     def drain(self, tunnel: SiteTunnel) -> None: ...
@@ -62,7 +62,7 @@ class Gate(Protocol):
 
 
 class Endpoints(Protocol):
-    """AWS's end, as ``Cloud`` is."""
+    """AWS's end; implemented by ``Cloud``."""
 
     def maintenance(self, tunnel: SiteTunnel) -> Maintenance: ...
     def is_up(self, tunnel: SiteTunnel) -> bool: ...
@@ -71,28 +71,29 @@ class Endpoints(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What maintenance works with."""
+    """The maintenance of tunnels and its dependencies."""
 
     gate: Gate
     endpoints: Endpoints
     marks: Marks
     command: str
-    """What a person runs to go on where this run was cut off."""
+    """The command to continue an interrupted run."""
     say: Callable[[str], None]
     wait: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     patience: float = PATIENCE
 
     def run(self, tunnels: Sequence[SiteTunnel], chosen: Iterable[str]) -> tuple[str, ...]:
-        """Replace the endpoints of the chosen tunnels whose maintenance is pending, and finish what an
-        earlier run began; the names of both.
+        """Replace the endpoints of the chosen tunnels with pending maintenance, and complete an interrupted
+        run; returns the names of all of these.
 
         Args:
-            tunnels: All of the site: among them are those that carry traffic meanwhile.
-            chosen: Names.
+            tunnels: All tunnels of the site, including those that carry the traffic meanwhile.
+            chosen: Names of tunnels.
 
-        ``DriveError`` before a tunnel is touched when the other one of its connection does not carry traffic,
-        and when one does not come up again; that one stays drained, and those behind it are not touched.
+        Raises ``DriveError`` before changing a tunnel if the other one of its connection does not carry
+        traffic, and if one does not come up again; that tunnel stays drained, and the remaining ones are not
+        changed.
         """
         names = frozenset(chosen)
         done = []
@@ -136,7 +137,8 @@ class Upkeep:
         self.marks.take(tunnel.name)
 
     def _require_another(self, tunnel: SiteTunnel, siblings: Sequence[SiteTunnel]) -> None:
-        """The other tunnel of the connection, which AWS leaves alone meanwhile, carries all."""
+        """Require that the other tunnel of the connection, which AWS does not change meanwhile, carries
+        traffic."""
         marked = self.marks.names()
         for other in siblings:
             if other.name in marked:
@@ -167,11 +169,12 @@ class Upkeep:
 
 
 def in_order(tunnels: Iterable[SiteTunnel]) -> list[SiteTunnel]:
-    """Those to AWS; the least preferred of each link first, so that traffic moves over and back once."""
+    """The tunnels to AWS, the least preferred of each link first, so that traffic moves away and back only
+    once."""
     to_aws = [each for each in tunnels if each.kind == "aws"]
     return sorted(to_aws, key=lambda each: (each.peer, each.preference, -each.metric))
 
 
 def announced(endpoints: Endpoints, tunnels: Iterable[SiteTunnel]) -> Mapping[str, Maintenance]:
-    """What AWS says of each tunnel to it, by name."""
+    """Tunnel name → its announced maintenance, for tunnels to AWS."""
     return {tunnel.name: endpoints.maintenance(tunnel) for tunnel in in_order(tunnels)}

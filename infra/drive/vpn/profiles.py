@@ -1,4 +1,4 @@
-"""What the PKI gives to laptops and servers, as files."""
+"""The files of laptops and VPN servers that contain certificates and keys."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FOLDER: Final = "etc/openvpn/server"
 
 
 def inline(head: str, certificate: Certificate, authorities: str, key_file: str = "") -> str:
-    """A whole profile: its settings, and in blocks (openvpn(8), "INLINE FILE SUPPORT") all that is secret.
+    """A complete profile: settings, with secrets in inline blocks (openvpn(8), "INLINE FILE SUPPORT").
 
-    ``key_file``: where the laptop has the key, relative to where OpenVPN is started, of a certificate whose
-    key was made there.
+    ``key_file``: the path of the key on the laptop, relative to OpenVPN's working folder, if the key was
+    generated there.
     """
     blocks = {
         "ca": authorities,
@@ -33,8 +33,8 @@ def inline(head: str, certificate: Certificate, authorities: str, key_file: str 
 
 
 def network_manager_files(connection: str, text: str, certificate: Certificate, authorities: str) -> bytes:
-    """A tar archive of a connection and what it refers to, for ``/`` of a laptop. All is root's, as
-    NetworkManager demands of a connection. A key that was made on the laptop is not in it."""
+    """A tar archive, for ``/`` of a laptop, of a connection and the files it refers to. All files are owned
+    by root, as NetworkManager requires. A key that was generated on the laptop is not included."""
     folder = network_manager_folder(connection).lstrip("/")
     files = {
         f"etc/NetworkManager/system-connections/{connection}.nmconnection": text,
@@ -53,12 +53,13 @@ def network_manager_files(connection: str, text: str, certificate: Certificate, 
 
 
 def network_manager_folder(connection: str) -> str:
-    """Where a laptop has a connection's certificates and keys: there AppArmor lets OpenVPN read."""
+    """The folder of a connection's certificates and keys on a laptop, which AppArmor allows OpenVPN to
+    read."""
     return f"/etc/openvpn/client/{connection}"
 
 
 def _add(tar: tarfile.TarFile, certificate: Certificate, path: str, text: str | None = None) -> None:
-    """A file, or a folder where there is no text."""
+    """Add a file, or a folder if ``text`` is None."""
     entry, data = tarfile.TarInfo(path), (text or "").encode()
     entry.type, entry.mode = (tarfile.DIRTYPE, 0o700) if text is None else (tarfile.REGTYPE, 0o600)
     entry.size, entry.mtime = len(data), int(certificate.issued.timestamp())
@@ -71,7 +72,8 @@ def _block(name: str, text: str) -> str:
 
 
 def server_files(pki: Pki, server: VpnServer, outputs: Outputs) -> dict[str, str]:
-    """Path on a VPN server → text of what its configuration refers to; issues its certificate if need be."""
+    """Path on a VPN server → text of the files that its configuration refers to; issues its certificate if
+    needed."""
     names = [server.fqdn, *([server.host] if server.host else [])]
     if (known := outputs.instances.get(server.node)) and known.public:
         names.append(str(known.public))

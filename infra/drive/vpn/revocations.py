@@ -1,7 +1,7 @@
-"""When the revocation list on each VPN server ends, as recorded when it was brought there.
+"""When the revocation list on each VPN server expires, as recorded when it was copied there.
 
-A server whose list has ended refuses everybody (openvpn(8), ``--crl-verify``), so a plan names the day
-without asking the server. The record lies in the secrets store, which all who push share.
+A server whose list has expired refuses all clients (openvpn(8), ``--crl-verify``), so a plan shows the date
+without querying the server. The record is in the secrets store, which everyone who pushes shares.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from infra.drive.ssh import Machine
 from infra.errors import DriveError
 
 LIST: Final = "etc/openvpn/server/crl.pem"
-"""On a server, below ``/``, and in the tree that is brought to it."""
+"""The path on a server, relative to ``/``, and in the tree that is copied to it."""
 
 
 def record(store: Store, site: str, tree: Path) -> None:
-    """Note that the server of a site has the list of ``tree``, if there is one."""
+    """Record that a site's server has the list in ``tree``, if there is one."""
     if not (tree / LIST).exists():
         return
     ends = crl_ends((tree / LIST).read_text(encoding="ascii"))
@@ -30,14 +30,14 @@ def record(store: Store, site: str, tree: Path) -> None:
 
 
 def recorded(store: Store, sites: Iterable[str]) -> Mapping[str, datetime]:
-    """Site → when its server's list ends, of those that ever got one from a release that records it."""
+    """Site → when its server's list expires, for servers with a record."""
     names = {_name(site): site for site in sites}
     found = {names[name]: _read(value) for name, value in store.read(names).items()}
     return {site: ends for site, ends in sorted(found.items()) if ends}
 
 
 def on_server(machine: Machine) -> datetime:
-    """When the list that a server has ends. ``UnreachedError``, or ``DriveError`` where there is none."""
+    """When the list on a server expires. Raises ``UnreachedError``, or ``DriveError`` if there is none."""
     try:
         return crl_ends(machine.run("cat", f"/{LIST}"))
     except ValueError:
@@ -49,7 +49,7 @@ def _name(site: str) -> str:
 
 
 def _read(value: str | None) -> datetime | None:
-    """None also for a text that somebody else put there: the next push replaces it."""
+    """None also for invalid text: the next push replaces it."""
     try:
         found = datetime.fromisoformat(value or "")
     except ValueError:

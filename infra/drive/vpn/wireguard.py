@@ -1,9 +1,9 @@
-"""WireGuard's keys and the register of devices: who has which key, and its validity.
+"""WireGuard keys and the register of devices: the keys of each device and their validity.
 
-The register lies in the secrets store, which all who push share, as records that are written once and never
-changed: ``access/wireguard/devices/<login>/<place>/<number>``. A user has a few places, each with an address
-of its own; a place belongs to the device that its last record names, until one says that it was revoked. Of
-several people who write one record at once, one succeeds (``Store.add``). Records hold public keys alone.
+The register is in the secrets store, which everyone who pushes shares, as records that are written once and
+never changed: ``access/wireguard/devices/<login>/<place>/<number>``. A user has a few slots ("places"), each
+with a fixed address; a slot belongs to the device in its last record, until a record revokes it. If several
+people write one record concurrently, one succeeds (``Store.add``). Records contain public keys only.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from infra.errors import UsageError
 from infra.model.remote import Vpn, VpnUser
 
 KEY_FILE: Final = "etc/wireguard/wg-laptops.key"
-"""On a server, relative to ``/``; the key is in base64, as wg(8) has it."""
+"""On a server, relative to ``/``; the key is in base64, the format of wg(8)."""
 PEERS_FILE: Final = "etc/remote-access/peers.json"
-"""On a server, relative to ``/``: its devices, for ``remote-access peers``."""
+"""On a server, relative to ``/``: its devices, read by ``remote-access peers``."""
 
 _TOOL: Final = "/usr/local/sbin/remote-access"
 _DEVICES: Final = "access/wireguard/devices/"
 _KEY_BYTES: Final = 32
 _DAY: Final = timedelta(days=1)
 _TRIES: Final = 5
-"""So often somebody else may take the record that we wanted to write."""
+"""Attempts to write a record if another engineer writes the same one first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What the register last says of a place."""
+    """The last record of a slot."""
 
     user: str
     name: str
-    """``phone``; empty for the user's first."""
+    """``phone``; empty for the user's first device."""
     place: int
-    """Which of the user's addresses it has, from 0."""
+    """The index of its address among the user's, from 0."""
     number: int
-    """Of its record, from 1."""
+    """The number of the record, from 1."""
     key: str
     """Public, in base64."""
     issued: datetime
@@ -59,11 +59,11 @@ class Device:
         return f"{self.user}@{self.name}" if self.name else self.user
 
     def valid(self, moment: datetime) -> bool:
-        """Whether servers let it in, as long as the spec has its user."""
+        """Whether servers accept it, provided that the spec has its user."""
         return self.revoked is None and self.until > moment
 
     def address(self, user: VpnUser) -> IPv4Address:
-        """Its own, the same at every server."""
+        """Its address, the same at every server."""
         assert user.devices is not None
         return user.devices[self.place]
 
@@ -72,19 +72,19 @@ class Register:
     """The register of devices. Every method may raise ``SecretsError``."""
 
     def __init__(self, store: Store, clock: Callable[[], datetime]) -> None:
-        """``clock`` tells the time, with its zone."""
+        """``clock`` returns the time, with a time zone."""
         self._store = store
         self._clock = clock
 
     def devices(self) -> tuple[Device, ...]:
-        """The last record of each place, by user and place."""
+        """The last record of each slot, by user and slot."""
         return _last(self._history())
 
     def add(self, user: VpnUser, name: str, key: str, until: datetime) -> Device:
-        """Enter a device's new key; a previous one is no longer valid.
+        """Register a device's new key; a previous one is no longer valid.
 
-        ``PkiError`` for what cannot be a name; ``UsageError`` where the key is another device's or was
-        revoked, or the user has no place left.
+        Raises ``PkiError`` for an invalid name; ``UsageError`` if the key belongs to another device or was
+        revoked, or the user has no free slot.
         """
         naming.client(user.login, name, "")
         for _ in range(_TRIES):
@@ -106,7 +106,7 @@ class Register:
         raise SecretsError(f"{self._store}: somebody else is entering devices at this moment; run this again")
 
     def revoke(self, user: str, name: str | None) -> tuple[Device, ...]:
-        """Revoke a user's devices, or the named one; return those that were valid until now."""
+        """Revoke a user's devices, or the named one; returns those that were valid."""
         taken: list[Device] = []
         for _ in range(_TRIES):
             left = [
@@ -123,8 +123,8 @@ class Register:
         raise SecretsError(f"{self._store}: somebody else is entering devices at this moment; run this again")
 
     def peers(self, vpn: Vpn) -> str:
-        """``PEERS_FILE``: devices that may come in. Its ``revision`` only grows: a list with a lower one is
-        older."""
+        """The contents of ``PEERS_FILE``: the devices that may connect. ``revision`` only increases: a list
+        with a lower one is older."""
         users, now = {user.login: user for user in vpn.users}, self._clock()
         history = self._history()
         rows = [
@@ -140,7 +140,7 @@ class Register:
         return json.dumps({"revision": len(history), "peers": rows}, indent=1) + "\n"
 
     def _history(self) -> tuple[Device, ...]:
-        """All records, by user, place and number."""
+        """All records, by user, slot and number."""
         found = self._store.read(self._store.names(_DEVICES))
         return tuple(
             sorted(
@@ -150,7 +150,7 @@ class Register:
         )
 
     def _write(self, device: Device) -> bool:
-        """False where somebody else was first."""
+        """Add a record. False if another engineer was first."""
         name = f"{_DEVICES}{device.user}/{device.place}/{device.number:05}"
         return name in self._store.add({name: _record(device)})
 
@@ -163,7 +163,7 @@ def new_private_key() -> str:
 
 
 def public_key(private: str) -> str:
-    """Of a private key; both in base64."""
+    """The public key of a private key, both in base64."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     key = X25519PrivateKey.from_private_bytes(base64.b64decode(private))
@@ -171,7 +171,7 @@ def public_key(private: str) -> str:
 
 
 def check_public_key(text: str) -> str:
-    """A public key as ``wg pubkey`` writes it. ``UsageError`` for anything else."""
+    """Return a public key as written by ``wg pubkey``. Raises ``UsageError`` for anything else."""
     text = text.strip()
     try:
         raw = base64.b64decode(text, validate=True)
@@ -186,36 +186,36 @@ def check_public_key(text: str) -> str:
 
 
 def server_keys(store: Store, sites: Iterable[str]) -> dict[str, str]:
-    """Site → the private key of its server; made where it does not exist."""
+    """Site → the private key of its server; created if it does not exist."""
     names = {f"access/wireguard/servers/{site}": site for site in sites}
     return {names[name]: key for name, key in ensure(store, names, new_private_key).items()}
 
 
 def tell(machine: Machine, peers: str) -> None:
-    """Put ``PEERS_FILE`` onto a server, and have WireGuard know it. May raise ``DriveError``."""
+    """Copy ``PEERS_FILE`` to a server and apply it to WireGuard. May raise ``DriveError``."""
     script = f"umask 077; cat >{PEERS_FILE}.new && mv {PEERS_FILE}.new {PEERS_FILE} && exec {_TOOL} peers"
     machine.run("sh", "-c", f"cd / && {script}", stdin=peers.encode())
 
 
 def server_files(key: str, peers: str) -> dict[str, str]:
-    """Path on a VPN server → text of what WireGuard needs there; secret."""
+    """Path on a VPN server → text of WireGuard's files there; secret."""
     return {KEY_FILE: f"{key}\n", PEERS_FILE: peers}
 
 
 def _last(history: Iterable[Device]) -> tuple[Device, ...]:
-    """The last record of each place, by user and place."""
+    """The last record of each slot, by user and slot."""
     return tuple({(each.user, each.place): each for each in history}.values())
 
 
 def _end(device: Device, user: VpnUser) -> datetime:
-    """When servers stop letting it in: at the end of its key, or of its user's last day."""
+    """When servers stop accepting it: when its key expires, or on its user's last day."""
     if user.expires is None:
         return device.until
     return min(device.until, datetime.combine(date.fromisoformat(user.expires) + _DAY, time(), UTC))
 
 
 def _refuse_key(history: Sequence[Device], user: str, name: str, key: str) -> None:
-    """A key is one device's: WireGuard would move the address to the peer that is entered last."""
+    """Raise if another device has the key: WireGuard would move the address to the peer added last."""
     for each in history:
         if each.key == key and each.revoked is not None:
             raise UsageError(f"--public-key: this key was {each.full_name}'s and is revoked; make a new one")
@@ -227,7 +227,7 @@ def _refuse_key(history: Sequence[Device], user: str, name: str, key: str) -> No
 
 
 def _place(own: Mapping[int, Device], user: VpnUser, name: str) -> int:
-    """The device's own place, else the first that is nobody's."""
+    """The device's own slot, else the first free one."""
     assert user.devices is not None
     count = user.devices.num_addresses
     for place, each in own.items():
