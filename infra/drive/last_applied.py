@@ -1,4 +1,4 @@
-"""What was last applied: the rendered files and the spec, as they were then."""
+"""The last apply: a snapshot of the rendered files and the spec."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ABOUT = "applied.json"
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A snapshot. ``about`` is what the caller wanted to remember: spec, time, engine."""
+    """A snapshot. ``about`` is what the caller records: spec, time, engine."""
 
     files: Mapping[str, str]
     about: Mapping[str, Any]
 
 
 def remember(folders: Folders, files: Files, about: Mapping[str, Any]) -> None:
-    """Put a snapshot in place of the one before, in one step."""
+    """Replace the snapshot atomically."""
     fresh = folders.applied.with_name("applied.new")
     shutil.rmtree(fresh, ignore_errors=True)
     for path, text in files.items():
@@ -38,14 +38,14 @@ def remember(folders: Folders, files: Files, about: Mapping[str, Any]) -> None:
 
 
 def refile(folders: Folders, files: Files) -> None:
-    """Put other files into the snapshot, as what AWS decided in that apply makes of them. The rest stays.
-    Nothing without a snapshot."""
+    """Replace the files in the snapshot, after rendering with the outputs of that apply. The rest is kept.
+    Does nothing without a snapshot."""
     if (told := about(folders)) is not None:
         remember(folders, files, told)
 
 
 def recall(folders: Folders) -> Applied | None:
-    """The snapshot, or None when nothing was ever applied (or all was destroyed)."""
+    """The snapshot, or None if nothing is applied (or everything was destroyed)."""
     for place in (folders.applied, _aside(folders.applied)):
         if (place / _ABOUT).is_file():
             root = place / "files"
@@ -62,7 +62,7 @@ def recall(folders: Folders) -> Applied | None:
 
 
 def about(folders: Folders) -> Mapping[str, Any] | None:
-    """What is remembered beside the files, without reading those; None when nothing is applied."""
+    """The ``about`` of the snapshot, without reading its files; None if nothing is applied."""
     for place in (folders.applied, _aside(folders.applied)):
         if (place / _ABOUT).is_file():
             return _told(place)
@@ -70,13 +70,13 @@ def about(folders: Folders) -> Mapping[str, Any] | None:
 
 
 def forget(folders: Folders) -> None:
-    """Nothing is applied any more."""
+    """Delete the snapshot: nothing is applied any more."""
     shutil.rmtree(_aside(folders.applied), ignore_errors=True)
     shutil.rmtree(folders.applied, ignore_errors=True)
 
 
 def damaged(place: Path) -> DriveError:
-    """The error to raise of a snapshot that can't be read: what a person can do about it."""
+    """The error for a snapshot that cannot be read, with the fix."""
     return DriveError(
         f"{place / _ABOUT} is damaged; restore it from a backup, or remove {place}: until the next apply it "
         "is then not known what was applied, and what can't change on a live cluster is not refused"
@@ -103,5 +103,5 @@ def _swap(fresh: Path, place: Path) -> None:
 
 
 def _aside(place: Path) -> Path:
-    """Where the old snapshot waits between the two renames; it still counts until the new one is there."""
+    """The path of the old snapshot between the two renames; it is valid until the new one is in place."""
     return place.with_name("applied.old")

@@ -1,6 +1,6 @@
-"""Plan, apply, destroy, drift: one environment's Terraform from saved plan to remembered apply.
+"""Plan, apply, destroy and drift of one environment's Terraform.
 
-Nothing here prints or asks; ``infra.commands`` does both, with what these functions give back.
+Nothing here prints or prompts; ``infra.commands`` does both, with what these functions return.
 """
 
 from __future__ import annotations
@@ -59,25 +59,25 @@ class Job:
     """``build/<env>``."""
     engine: Engine
     files: Files
-    """Everything that was rendered, paths relative to ``build``."""
+    """All rendered files; paths relative to ``build``."""
     spec: str
-    """The spec's text, or anything that changes when its meaning does."""
+    """The spec's text, or any text that changes with its meaning."""
     lock: str
     """The text of the spec's lock file."""
     sites: Mapping[str, str] = field(default_factory=dict)
-    """Module call in the root → site: ``us_west_2`` → ``us-west-2``."""
+    """Module call in the root module → site: ``us_west_2`` → ``us-west-2``."""
     regions: Mapping[str, str] = field(default_factory=dict)
     """Site → AWS region."""
     retired: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Site that left the spec → addresses of what the state still holds of it, for ``-target``."""
+    """Site that left the spec → addresses of its resources that the state still has, for ``-target``."""
     env: Mapping[str, str] = field(default_factory=dict)
     """For Terraform: credentials, AWS_ENDPOINT_URL."""
     place: Place | None = None
-    """Where the state is; None for a local one."""
+    """The location of the state; None for a local one."""
     account: str = ""
-    """The AWS account that the credentials are of; empty where it does not matter."""
+    """The AWS account of the credentials; empty if not relevant."""
     options: str = ""
-    """What names it on a command line, in hints: ``--env lab``; that by default."""
+    """The command-line options that select the environment, in hints; by default ``--env lab``."""
 
     @property
     def folders(self) -> Folders:
@@ -85,11 +85,11 @@ class Job:
 
     @property
     def named(self) -> str:
-        """The options of a command that is about this environment."""
+        """The options that select this environment on a command line."""
         return self.options or f"--env {self.environment}"
 
     def inputs(self) -> Inputs:
-        """What a plan made now would be made from."""
+        """The inputs of a plan made now."""
         providers = self.folders.root / LOCK_FILE
         return Inputs(
             files=fingerprint(self.files),
@@ -100,17 +100,17 @@ class Job:
         )
 
     def aws(self) -> Aws:
-        """AWS's APIs, as Terraform reaches them."""
+        """AWS's APIs, with the environment of Terraform."""
         return Aws({**os.environ, **self.env})
 
     def terraform(self, listener: Listener | None = None, *, root: Path | None = None) -> Terraform:
-        """Terraform in the rendered root, or in ``root``, on the same state."""
+        """Terraform in the rendered root module, or in ``root``, with the same state."""
         folders = self.folders
         return Terraform(self.engine, root or folders.root, self.env, data=folders.data, listener=listener)
 
 
 def fingerprint(files: Files) -> str:
-    """Of what is rendered for Terraform: a plan is made from no other file."""
+    """A hash of the files rendered for Terraform, which are the only ones a plan depends on."""
     return workspace.fingerprint(
         {path: text for path, text in files.items() if path.startswith("terraform/")}
     )
@@ -123,19 +123,19 @@ class Planned:
     plan: plans.Plan
     saved: SavedPlan
     cost: costs.Cost | None
-    """None without a price table, and when nothing changes."""
+    """None without a price table, and if nothing changes."""
     undeclared: tuple[Undeclared, ...] = ()
-    """What is in AWS on resources of ours and nobody declared; the apply removes what can be removed."""
+    """Undeclared settings on our resources in AWS; the apply removes those that can be removed."""
     untainted: tuple[str, ...] = ()
-    """Stateful resources whose creation had not finished: the plan completes them in place."""
+    """Stateful resources whose creation had not finished: the plan updates them in place."""
     adopted: tuple[str, ...] = ()
-    """What an earlier apply had begun to create, and AWS has: the state has it now."""
+    """Resources whose creation an earlier apply began and that exist in AWS; they were added to the state."""
     lasting: tuple[plans.Change, ...] = ()
-    """What was changed outside of Terraform, and what the apply leaves so."""
+    """Changes made outside of Terraform that the apply leaves in place."""
 
     @property
     def exit_code(self) -> int:
-        """2 when applying would do anything, as ``terraform plan -detailed-exitcode`` has it."""
+        """2 if applying would change anything, as with ``terraform plan -detailed-exitcode``."""
         return 2 if self.saved.has_changes else 0
 
 
@@ -151,14 +151,14 @@ def plan(
     jobs: Jobs | None = None,
     listener: Listener | None = None,
 ) -> Planned:
-    """Plan, and keep the plan for `apply`.
+    """Make a plan and save it for `apply`.
 
-    ``only`` narrows it to sites; ``named`` are addresses (of resources, or modules that hold them) of
-    stateful things that may go; ``out`` gets a copy of Terraform's plan file; ``pending`` is for a caller
-    who asks before it applies this very plan; ``jobs`` finds the work on instances that would end.
-    `ProtectedError` when a thing that is not named would have to
-    go and its ``prevent_destroy`` stops Terraform. A stateful thing that would go only because it is tainted
-    is untainted instead, unless it is named.
+    ``only`` limits it to sites; ``named`` are addresses (of resources, or modules that contain them) of
+    stateful resources that may be destroyed; ``out`` gets a copy of Terraform's plan file; ``pending`` is
+    for a caller that prompts before it applies this plan; ``jobs`` finds the pods on instances that would be
+    terminated. Raises `ProtectedError` if a resource that is not named would be destroyed and its
+    ``prevent_destroy`` stops Terraform. A stateful resource that would be destroyed only because it is
+    tainted is untainted instead, unless it is named.
     """
     folders, only, named = job.folders, tuple(only), tuple(named)
     narrowed = targets(job.sites, only, job.retired)
@@ -178,7 +178,7 @@ def plan(
 
         def attempt() -> tuple[bool, Mapping[str, Any], plans.Plan]:
             ran = _believed(lambda: terraform.plan(fresh, destroy=destroy, targets=narrowed))
-            # Reading a plan costs as much as starting the provider: not for a plan that is empty.
+            # Reading a plan costs as much as starting the provider, so an empty plan is not read.
             tells = ran.has_changes or bool(ran.drifted) or bool(known)
             shown = terraform.show(fresh) if tells else {"terraform_version": job.engine.version}
             return ran.has_changes, shown, plans.parse(shown, job.sites, guarded=guards)
@@ -239,12 +239,12 @@ def plan(
 
 
 _LOOKS: Final = (3.0, 9.0)
-"""Seconds before a plan is made again that did not find a stateful resource."""
+"""Seconds to wait before planning again, if a plan did not find a stateful resource."""
 
 
 def _believed(plan: Callable[[], Ran]) -> Ran:
-    """The plan's end. One that did not find a stateful resource is made again: AWS is eventually consistent,
-    and to create a second VPC costs more than a moment of patience."""
+    """Run a plan. If it did not find a stateful resource, it is repeated: AWS is eventually consistent, and
+    creating a second VPC is worse than waiting for some seconds."""
     for pause in _LOOKS:
         ran = plan()
         if not any(one.action == "delete" and destruction.loss(one.type, None) for one in ran.drifted):
@@ -261,7 +261,7 @@ def _without_taints(
 ) -> tuple[_T, tuple[str, ...]]:
     """A plan, and the stateful resources that were untainted for it.
 
-    An apply that was killed leaves what it was creating tainted, which Terraform would replace.
+    A killed apply leaves the resource that it was creating tainted, and Terraform would replace it.
     """
     problem: TerraformError | None = None
     planned: _T | None = None
@@ -272,7 +272,7 @@ def _without_taints(
         problem = error
         losing = list(diagnostics.prevented(error.diagnostics))
     losing = [address for address in losing if not destruction.covers(named, address)]
-    # One that cannot replace itself is untainted in any case.
+    # A resource that cannot replace itself is untainted in any case.
     if losing or (planned and any(one.action == "replace" for one in planned[2].changes)):
         state = terraform.pull()
         if repaired := repair.untaint(state, {*losing, *repair.tainted(state)}):
@@ -287,9 +287,9 @@ def _without_taints(
 def targets(
     sites: Mapping[str, str], only: Iterable[str], retired: Mapping[str, tuple[str, ...]] | None = None
 ) -> tuple[str, ...]:
-    """What Terraform narrows a plan to for these sites; ``sites`` and ``retired`` as in `Job`.
+    """The ``-target`` addresses of these sites; ``sites`` and ``retired`` as in `Job`.
 
-    ``UsageError`` for one that is not there.
+    Raises ``UsageError`` for an unknown site.
     """
     found: list[str] = []
     for wanted in only:
@@ -309,10 +309,10 @@ def waiting(job: Job) -> SavedPlan | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an apply has to report beyond that it did what the plan says."""
+    """What an apply reports, beyond the changes of the plan."""
 
     restored: tuple[str, ...] = ()
-    """Addresses that AWS did not find right after they were changed; the state keeps them."""
+    """Addresses that AWS did not find right after they were changed; they were restored in the state."""
     settled: Settled = field(default_factory=Settled)
     unshared: str = ""
     """Why the ledger could not be stored beside the state; empty if it was."""
@@ -321,21 +321,21 @@ class Outcome:
 def apply(
     job: Job, plan: SavedPlan, *, named: Iterable[str] = (), listener: Listener | None = None
 ) -> Outcome:
-    """Do exactly what ``plan``, the one that a person saw, says; then remember it.
+    """Apply ``plan``, the one shown to the user, and record it.
 
-    It is used up, also by an apply that fails half-way: planning again shows what is left to do.
+    The plan is used up, even if the apply fails: a new plan shows what remains.
     """
     folders = job.folders
     restored: tuple[str, ...] = ()
     with workspace.locked(job.build):
         _check(job, plan, named)
-        # Copied again: expressions that read files do so again during apply.
+        # Copied again, as expressions that read files are evaluated again during apply.
         root = folders.root if plan.root == folders.root.name else destruction.unprotect(folders)
         before = _state(job) if plan.has_changes else {}
         if plan.kind != "destroy":
             _note(job, plan, before)
         if plan.undeclared:
-            # First: a rule that somebody added may be the one that Terraform is about to make again.
+            # First, as Terraform may be about to create the same rule that somebody added.
             undeclared.remove(job.aws(), plan.undeclared)
         if plan.has_changes:
             terraform = job.terraform(listener, root=root)
@@ -350,7 +350,7 @@ def apply(
                 _repair_after(problem, job, plan, before)
                 _explain_half_done(job, plan, problem)
                 raise
-            except DriveError as problem:  # stopped: what was done is done
+            except DriveError as problem:  # stopped: some changes were made
                 saved_plan.discard(folders)
                 _repair_after(problem, job, plan, before)
                 raise
@@ -364,7 +364,7 @@ def apply(
             if job.place is not None:
                 shared_last_applied.forget(job.place, position)
         else:
-            # A narrowed apply has not looked after the rest.
+            # An apply limited to sites has not compared the others.
             done = targets(job.sites, plan.only, job.retired)
             left = [
                 one
@@ -397,13 +397,15 @@ def apply(
 
 
 def outputs(job: Job) -> dict[str, Any]:
-    """The values that the last apply left, sensitive ones too: not for logs. Empty before the first one."""
+    """The outputs of the last apply, including sensitive ones: do not log them. Empty before the first
+    apply."""
     job.terraform().init()
     return {name: one["value"] for name, one in _state(job).get("outputs", {}).items()}
 
 
 def share(job: Job) -> str:
-    """Store the ledger beside the state; why that failed, or nothing. What was applied stays applied."""
+    """Store the ledger beside the state; returns why that failed, or an empty text. The apply itself is
+    complete."""
     try:
         if job.place is not None:
             shared_last_applied.publish(job.folders, job.place)
@@ -414,22 +416,22 @@ def share(job: Job) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What the world and the state, or the configuration that was applied, disagree about."""
+    """Differences between AWS and the state, or the configuration last applied."""
 
     changes: tuple[plans.Change, ...]
     undeclared: tuple[Undeclared, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """2 when there is any, as ``terraform plan -detailed-exitcode`` has it."""
+        """2 if there are any, as with ``terraform plan -detailed-exitcode``."""
         return 2 if self.changes or self.undeclared else 0
 
 
 def drift(job: Job, *, listener: Listener | None = None) -> Drift:
-    """Compare the world with the state and with what was applied. Nothing is changed, the saved plan neither.
+    """Compare AWS with the state and with what was applied. Changes nothing, not even the saved plan.
 
-    Where the configuration is still the one that was applied last, it counts too: what was changed while an
-    apply ran is in the state already. ``DriveError`` where AWS can't be asked for what nobody declared.
+    The configuration is compared if it is still the one last applied, as changes made during an apply are
+    already in the state. Raises ``DriveError`` if undeclared settings cannot be queried.
     """
     with workspace.locked(job.build):
         terraform = job.terraform(listener)
@@ -452,28 +454,28 @@ def drift(job: Job, *, listener: Listener | None = None) -> Drift:
 
 
 def _drifted(folders: Folders) -> tuple[drifts.Row, ...]:
-    """What earlier applies have found otherwise than it was left, and left so."""
+    """Drift that earlier applies found and left in place."""
     return tuple((last_applied.about(folders) or {}).get("drifted", ()))
 
 
 def begun(folders: Folders) -> tuple[Creation, ...]:
-    """What applies that did not succeed were about to create."""
+    """Resources that failed applies were about to create."""
     return tuple(Creation(**one) for one in (last_applied.about(folders) or {}).get("creating", ()))
 
 
 def _there(folders: Folders) -> Mapping[str, list[str]]:
-    """Address of what is about to be created → ids of what AWS had of that name before, which is not ours."""
+    """Address of a resource to be created → ids of resources that had its name before, which are not ours."""
     return dict((last_applied.about(folders) or {}).get("there", {}))
 
 
 def _made(folders: Folders) -> tuple[str, ...]:
-    """Addresses of what applies have begun to create, none of which has succeeded since."""
+    """Addresses whose creation was begun by applies, none of which has succeeded since."""
     return tuple((last_applied.about(folders) or {}).get("made", ()))
 
 
 def _note(job: Job, plan: SavedPlan, state: repair.State) -> None:
-    """Keep, before an apply, what one that fails half-way must not lose: the account that it leaves resources
-    in, what it creates, and what it finds changed and writes into the state."""
+    """Record before an apply what must survive a failure: the account of its resources, what it creates, and
+    the drift that it will write into the state."""
     before = last_applied.recall(job.folders)
     first = {"environment": job.environment, "account": job.account, "begun": True}
     about = dict(before.about if before else first)
@@ -494,8 +496,8 @@ def _note(job: Job, plan: SavedPlan, state: repair.State) -> None:
 
 
 def _standing(job: Job, plan: SavedPlan, state: repair.State) -> dict[str, list[str]]:
-    """`_there` for this apply, too. What an earlier apply of ours has begun may have come about since, and is
-    ours."""
+    """`_there`, including this apply. Resources that an earlier apply of ours began to create may exist by
+    now, and are ours."""
     before, noted = _there(job.folders), begun(job.folders)
     asked = [one for one in plan.creating if one not in noted or one.address in before]
     if not asked:
@@ -509,7 +511,7 @@ def _standing(job: Job, plan: SavedPlan, state: repair.State) -> dict[str, list[
 
 
 def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
-    """Take into the state what AWS has of the creations that an apply began and none since then completed."""
+    """Add resources to the state whose creation was begun by an apply and not completed since."""
     if not (noted := begun(job.folders)):
         return unfinished.Found()
     state = _state(job)
@@ -520,7 +522,7 @@ def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
         adopted = repair.adopted(state, (one.row(identifier) for one, identifier in found.ours))
         addresses = tuple(one.address for one, _ in found.ours)
         _store(job, terraform, adopted, addresses)
-        # The plan and what looks for undeclared resources need more than an id.
+        # The plan and the search for undeclared settings need more attributes than the id.
         settled = settle(terraform, job.folders.state / "adopt.tfplan", targets=addresses)
         if settled != Settled():
             terraform.push(
@@ -535,8 +537,8 @@ def _adopt(job: Job, terraform: Terraform) -> unfinished.Found:
 
 
 def _store(job: Job, terraform: Terraform, state: repair.State, left: Iterable[str]) -> None:
-    """Store what a plan has to write into the state of what an apply ``left`` unfinished. `DriveError` that
-    says who can, where these credentials may not."""
+    """Store the state with changes for what an apply ``left`` unfinished. Raises `DriveError`, naming who
+    can do it, if these credentials may not."""
     try:
         terraform.push(state)
     except TerraformError as problem:
@@ -551,7 +553,7 @@ def _store(job: Job, terraform: Terraform, state: repair.State, left: Iterable[s
 
 
 def _refuse_taken(begun: unfinished.Found, plan: plans.Plan) -> None:
-    """`DriveError` where the plan creates what AWS would refuse: it exists, and is not ours."""
+    """Raise `DriveError` if the plan creates a resource whose name is taken by one that is not ours."""
     creates = {one.address for one in plan.changes if one.action == "create"}
     listed = "".join(
         f"\n  {one.address}: {identifier} in {one.region} exists already and is not in this state"
@@ -567,7 +569,7 @@ def _refuse_taken(begun: unfinished.Found, plan: plans.Plan) -> None:
 
 
 def _is_applied(job: Job) -> bool:
-    """Whether what is rendered is what was applied last, to all sites."""
+    """Whether the rendered files are those last applied, to all sites."""
     before = last_applied.recall(job.folders)
     if before is None or before.about.get("only"):
         return False
@@ -575,14 +577,14 @@ def _is_applied(job: Job) -> bool:
 
 
 def _undeclared(job: Job, only: tuple[str, ...]) -> tuple[Undeclared, ...]:
-    """What nobody declared, in ``only`` these sites or everywhere."""
+    """Undeclared settings in the sites ``only``, or in all."""
     held = declared(_state(job), job.sites, job.regions)
     found = undeclared.find(job.aws(), held)
     return tuple(one for one in found if not only or one.site in only)
 
 
 def _copy(plan_file: Path, out: Path) -> None:
-    """Terraform's own plan file, for its owner's eyes: what it was made from is in it, secrets too."""
+    """Copy Terraform's plan file with mode 0600, as it contains secrets."""
     fresh = out.with_name(f"{out.name}.new")
     fresh.unlink(missing_ok=True)
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:  # noqa: PTH123
@@ -591,7 +593,7 @@ def _copy(plan_file: Path, out: Path) -> None:
 
 
 def _repair(job: Job, plan: SavedPlan, before: repair.State) -> Repaired:
-    """Undo in the state what an apply did to it and no plan says: see `infra.drive.repair`."""
+    """Undo changes of the state by an apply that no plan contains: see `infra.drive.repair`."""
     repaired = repair.repair(before, _state(job), {*plan.leaving, *plan.absent})
     if repaired:
         job.terraform().push(repaired.state)
@@ -599,9 +601,9 @@ def _repair(job: Job, plan: SavedPlan, before: repair.State) -> Repaired:
 
 
 def stored(job: Job) -> repair.State:
-    """The state, in a folder that Terraform may not have been started in yet.
+    """The state, in a folder in which Terraform may not have been initialised.
 
-    Only Terraform tells which backend such a folder has, and that a state is empty; a local one that is there
+    Only Terraform knows which backend such a folder has, and whether a state is empty; an existing local one
     is read without starting it, which takes seconds.
     """
     path = None if job.place else saved_plan.local_state(job.folders)
@@ -618,16 +620,17 @@ def _state(job: Job) -> repair.State:
     except FileNotFoundError:
         return {}
     except ValueError:
-        return job.terraform().pull()  # which says what is wrong with it
+        return job.terraform().pull()  # which reports what is wrong with it
     assert isinstance(state, dict)
     return state
 
 
 def _repair_after(problem: DriveError, job: Job, plan: SavedPlan, before: repair.State) -> None:
-    """The same after an apply that failed or was stopped; what was done is added to ``problem``."""
+    """`_repair` after an apply that failed or was stopped; the result is added to the message of
+    ``problem``."""
     try:
         repaired = _repair(job, plan, before)
-    except DriveError as another:  # say, the lock of a Terraform that was cut off
+    except DriveError as another:  # such as the lock of a killed Terraform
         problem.args = (f"{problem}\nThe state could not be checked: {another}",)
         return
     if repaired.untainted:
@@ -655,10 +658,10 @@ def _explained(
 def _refused(
     job: Job, named: tuple[str, ...], only: tuple[str, ...], jobs: Jobs | None, listener: Listener | None
 ) -> ProtectedError:
-    """What a plan that Terraform refused would take away.
+    """The error for a plan that ``prevent_destroy`` stopped, with everything that it would destroy.
 
-    Terraform stops at the first thing that it may not destroy, and does not reach what depends on it: all of
-    it is in a plan of the copy without ``prevent_destroy``, which is not kept.
+    Terraform stops at the first protected resource, before its dependents. So a plan is made in the copy
+    without ``prevent_destroy``, and discarded.
     """
     folders = job.folders
     look = folders.plan / "look.tfplan"
@@ -687,7 +690,7 @@ def _refused(
 def _with_instances(
     job: Job, plan: plans.Plan, shown: Mapping[str, Any], jobs: Jobs | None
 ) -> tuple[plans.Plan, tuple[pool_instances.Ending, ...]]:
-    """The plan with groups that have instances as stateful, and the groups that it ends."""
+    """The plan, with groups that have instances counted as stateful, and the groups that it destroys."""
     ending = pool_instances.ending(shown)
     if not ending:
         return plan, ()
@@ -697,7 +700,7 @@ def _with_instances(
 
 
 def _absent(plan: plans.Plan) -> tuple[str, ...]:
-    """The addresses at which there is nothing in AWS: what is created, and what somebody deleted."""
+    """Addresses without a resource in AWS: those to create, and those that somebody deleted."""
     created = (one.previous_address or one.address for one in plan.changes if one.action == "create")
     deleted = (one.address for one in plan.drift if one.action == "delete")
     return tuple(sorted({*created, *deleted}))
@@ -714,7 +717,7 @@ def leaving(job: Job, plan: plans.Plan) -> list[str]:
 
 
 def _to_name(job: Job, addresses: Iterable[str]) -> list[str]:
-    """What a person names for these to go: the module of a site that left the spec, for all that is in it."""
+    """What the user has to name to destroy these: for a site that left the spec, its module."""
     modules = [f"module.{module}" for module, site in job.sites.items() if site in job.retired]
     return list(
         dict.fromkeys(
@@ -725,9 +728,9 @@ def _to_name(job: Job, addresses: Iterable[str]) -> list[str]:
 
 
 def _check(job: Job, plan: SavedPlan, named: Iterable[str]) -> None:
-    """`StalePlanError` or `ProtectedError` unless ``plan`` is the saved one and may be applied now.
+    """Raise `StalePlanError` or `ProtectedError` unless ``plan`` is the saved one and may be applied now.
 
-    A plan to destroy everything needs no names: the user has typed the environment's name.
+    A plan to destroy everything needs no names, as the user has typed the environment's name.
     """
     if saved_plan.load(job.folders) != plan:
         raise saved_plan.stale(plan, "another run has planned or applied in the meantime", job.named)
@@ -740,8 +743,8 @@ def _check(job: Job, plan: SavedPlan, named: Iterable[str]) -> None:
 
 
 def _require_drained(job: Job, plan: SavedPlan) -> None:
-    """Count the instances of the groups that go once more. `StalePlanError` where some have started since the
-    plan; `ProtectedError` where AWS would refuse half-way."""
+    """Count the instances of the groups to be destroyed again. Raises `StalePlanError` if some were launched
+    since the plan; `ProtectedError` if AWS would refuse during the apply."""
     if not plan.ending:
         return
     now = pool_instances.count(_aws(job), plan.ending)
@@ -783,8 +786,8 @@ def _require_names(job: Job, found: SavedPlan, named: tuple[str, ...]) -> None:
 
 
 def apply_command(job: Job, plan: SavedPlan, named: Iterable[str] = ()) -> str:
-    """The command that applies ``plan``, with an option for each thing that it needs named: by the names that
-    a person gave where those cover it, else by its address."""
+    """The command that applies ``plan``, with an option for each resource that must be named: the names that
+    the user gave if they cover it, else its address."""
     given = (*plan.named, *named)
     names = [
         next(
@@ -802,7 +805,8 @@ def destroying(addresses: Iterable[str]) -> str:
 
 
 def _rescue(folders: Folders, root: Path, problem: TerraformError) -> None:
-    """The state that Terraform could not store is in the folder it worked in; that may be a passing one."""
+    """Keep the state that Terraform could not store: it is in Terraform's working folder, which may be
+    temporary."""
     left = root / "errored.tfstate"
     if not left.exists():
         return
@@ -817,7 +821,7 @@ def _rescue(folders: Folders, root: Path, problem: TerraformError) -> None:
 def _explain_half_done(job: Job, plan: SavedPlan, problem: TerraformError) -> None:
     now = saved_plan.state_position(job.folders)
     if now is not None and now == plan.state:
-        return  # nothing was done, and the plan still holds
+        return  # nothing was changed, and the plan is still valid
     saved_plan.discard(job.folders)
     again = f"`{saved_plan.again(plan.kind)} {job.named}`"
     problem.args = (f"{problem}\nWhat was done so far is in the state; {again} shows what is left to do.",)

@@ -1,9 +1,9 @@
-"""The process of the embedded AWS: started when it is needed, found again, stopped when asked.
+"""The process of the embedded AWS: started on demand, found again, stopped on request.
 
-There is one for each user and environment. It listens on loopback only; its data is in ``server.json`` in its
-folder (mode 0600), and only a process that knows the nonce written there is taken for it, so that neither a
-port nor a process id that was given to somebody else can mislead us. Its resources live in its memory: when
-it ends they are gone, while Terraform's state stays. ``check`` reports that, ``reset`` fixes it.
+There is one for each user and environment. It listens on loopback only; its data is in ``server.json`` in
+its folder (mode 0600). A process counts as the server only if it knows the nonce in that file, so that a
+reused port or process id is not mistaken for it. Its resources are in its memory: when it ends they are
+gone, while Terraform's state stays. ``check`` reports that, ``reset`` fixes it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from infra.localaws.control import Control
 
 REGION: Final = "us-east-1"
-"""The region of calls that name none."""
+"""The region of calls without one."""
 
 _START: Final = 30.0
-"""Seconds a server may take to answer; on a laptop it takes about one."""
+"""Seconds to wait for a server to start; on a laptop it takes about one."""
 
 _STOP: Final = 10.0
 _BEAT: Final = 0.02
@@ -40,14 +40,14 @@ _MODULE: Final = "infra.localaws"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answered."""
+    """A running server."""
 
     environment: str
     port: int
     pid: int
     nonce: str
     started: float
-    """Seconds since 1970. Its cloud was empty then."""
+    """Start time in seconds since 1970. It had no resources then."""
     folder: Path
 
     @property
@@ -62,27 +62,27 @@ class Server:
 
 
 def log(folder: Path) -> Path:
-    """Where the server of ``folder`` writes what goes wrong."""
+    """The log of the server of ``folder``."""
     return folder.parent / "aws.log"
 
 
 def start(folder: Path, environment: str) -> Server:
-    """The server of this folder, started if there is none.
+    """The server of this folder, started if needed.
 
-    ``LocalAwsError`` if it does not answer in time; its log is named and quoted.
+    Raises ``LocalAwsError``, quoting its log, if it does not answer in time.
     """
     require_local()
     folder.mkdir(parents=True, exist_ok=True)
     if server := status(folder):
         return server
     with _alone(folder):
-        if server := status(folder):  # somebody else was faster
+        if server := status(folder):  # another process was faster
             return server
         return _start(folder, environment)
 
 
 def status(folder: Path) -> Server | None:
-    """The server of this folder if it runs."""
+    """The server of this folder if it is running."""
     from infra.localaws.control import NotOursError
 
     server = _remembered(folder)
@@ -96,7 +96,7 @@ def status(folder: Path) -> Server | None:
 
 
 def stop(folder: Path) -> bool:
-    """End the server of this folder and wait until it has. False if there was none."""
+    """Stop the server of this folder and wait until it has ended. False if there was none."""
     from infra.localaws.control import NotOursError
 
     if not folder.is_dir():
@@ -105,7 +105,7 @@ def stop(folder: Path) -> bool:
         server = status(folder)
         if server is None:
             return False
-        with suppress(NotOursError):  # it may go while we ask
+        with suppress(NotOursError):  # it may end meanwhile
             server.control.stop()
         deadline = time.monotonic() + _STOP
         while _alive(server.pid):
@@ -120,7 +120,7 @@ def stop(folder: Path) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Nobody else starts or stops the server of this folder meanwhile."""
+    """Hold the lock for starting and stopping the server of this folder."""
     try:
         with held(folder / "server.lock", timeout=_START + _STOP):
             yield
@@ -131,10 +131,10 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def environment(server: Server, region: str = REGION) -> dict[str, str]:
-    """What a program needs in its environment to talk to this server, and to nothing else.
+    """The environment variables for programs that use this server only.
 
-    Lay it over the user's: it also takes away what would lead to the user's own account, by an empty profile
-    of its own (a blank name of a profile is an error to boto3).
+    Merge them over the user's: they also replace settings that select the user's own account, by an empty
+    profile (a blank profile name is an error in boto3).
     """
     profile = str(server.folder / "profile")
     return {
@@ -148,22 +148,22 @@ def environment(server: Server, region: str = REGION) -> dict[str, str]:
         "AWS_CONFIG_FILE": profile,
         "AWS_SHARED_CREDENTIALS_FILE": profile,
         "AWS_EC2_METADATA_DISABLED": "true",
-        # No proxy of the user's stands between two programs of this machine.
+        # Connections between programs on this computer do not use the user's proxy.
         "NO_PROXY": _no_proxy(),
         "no_proxy": _no_proxy(),
     }
 
 
 def inventory(server: Server) -> dict[str, dict[str, list[str]]]:
-    """Region → kind of resource → ids of what the cloud holds; empty for a fresh one."""
+    """Region → kind of resource → ids of the server's resources; empty for a new one."""
     return server.control.inventory()
 
 
 def check(server: Server, state: Path, options: str) -> None:
-    """``LocalAwsError``, with what to do, if a Terraform state can't be that of this cloud.
+    """Raise ``LocalAwsError``, with a fix, if a Terraform state cannot be from this server.
 
-    ``state`` is a ``terraform.tfstate``, ``options`` name the environment on a command line. A state that
-    was written before this cloud was born, and holds resources, speaks of a cloud that is gone.
+    ``state`` is a ``terraform.tfstate``; ``options`` select the environment on a command line. A state that
+    has resources and was written before this server started is of an earlier one, whose resources are gone.
     """
     count = _held(state)
     if not count:
@@ -180,9 +180,9 @@ def check(server: Server, state: Path, options: str) -> None:
 
 
 def reset(folder: Path, state: Path) -> Path | None:
-    """Stop the server, and move the state of its cloud aside: to a file beside it that is named in return.
+    """Stop the server, and rename its state; returns the new path beside it.
 
-    None if there was no state, or one of nothing, which stays. Nothing is deleted.
+    None if there was no state, or one without resources, which is kept. Nothing is deleted.
     """
     stop(folder)
     if not state.is_file() or _held(state) == 0:
@@ -197,7 +197,7 @@ def reset(folder: Path, state: Path) -> Path | None:
 
 
 def _held(state: Path) -> int | None:
-    """How many resources a state holds; None where it can't be read as one."""
+    """The number of resources in a state; None if it cannot be read."""
     try:
         rows = [row for row in json.loads(state.read_bytes())["resources"] if row["mode"] == "managed"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -221,7 +221,7 @@ def _start(folder: Path, environment: str) -> Server:
             stdin=subprocess.DEVNULL,
             stdout=lines,
             stderr=lines,
-            # A session of its own: the end of the user's shell or a Ctrl-C there does not reach it.
+            # In its own session, so that closing the user's shell or pressing Ctrl-C does not stop it.
             start_new_session=True,
             cwd=folder,
             env={**_clean(os.environ), "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -242,7 +242,7 @@ def _start(folder: Path, environment: str) -> Server:
 
 
 _LIVING: list[subprocess.Popen[bytes]] = []
-"""Those that this process started: they outlive it, and while it lives it must collect them when they end."""
+"""Servers that this process started: they outlive it, and it must reap those that end earlier."""
 
 
 def _alive(pid: int) -> bool:
@@ -252,7 +252,7 @@ def _alive(pid: int) -> bool:
     import psutil
 
     try:
-        # Where nobody collects orphans, as in many containers, one that has ended stays on the list.
+        # In many containers orphans are never reaped, so an ended process remains listed as a zombie.
         status: str = psutil.Process(pid).status()
     except psutil.NoSuchProcess:
         return False
@@ -281,7 +281,7 @@ def _last_words(folder: Path) -> str:
 
 
 def _clean(variables: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment without what would turn boto3 or moto from their defaults."""
+    """The user's environment without variables that change defaults of boto3 or moto."""
     return {name: value for name, value in variables.items() if not name.startswith(("AWS_", "MOTO_"))}
 
 

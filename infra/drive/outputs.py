@@ -1,4 +1,4 @@
-"""What AWS decided in the last apply, kept beside the state so that rendering needs no Terraform."""
+"""The outputs of the last apply, kept beside the state so that rendering does not need Terraform."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from infra.model.outputs import Addresses, FileSystemIds
 
 
 def parse(values: Mapping[str, Any]) -> Outputs:
-    """The part that renderers need of ``terraform output -json``'s values, by the names that
-    ``templates/terraform/root/outputs.tf.j2`` gives them. What was not made yet is left out."""
+    """The outputs that renderers use, from the values of ``terraform output -json``, by their names in
+    ``templates/terraform/root/outputs.tf.j2``. Missing outputs are left out."""
     tunnels = {}
     for link, connection in (values.get("vpn_connections") or {}).items():
         first, second = (tunnel["outside"] for tunnel in connection["tunnels"])
@@ -47,7 +47,7 @@ def parse(values: Mapping[str, Any]) -> Outputs:
 
 
 def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
-    """Parse, and remember for ``recall``."""
+    """Parse the outputs and store them for ``recall``."""
     outputs = parse(values)
     text = json.dumps(
         {
@@ -86,7 +86,7 @@ def keep(folders: Folders, values: Mapping[str, Any]) -> Outputs:
 
 
 def recall(folders: Folders) -> Outputs:
-    """What was kept; empty when nothing is applied. ``DriveError`` for a damaged file."""
+    """The stored outputs; empty if nothing is applied. Raises ``DriveError`` for a damaged file."""
     try:
         return parse(json.loads(folders.outputs.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -98,5 +98,5 @@ def recall(folders: Folders) -> Outputs:
 
 
 def forget(folders: Folders) -> None:
-    """Nothing is applied any more."""
+    """Delete the outputs: nothing is applied any more."""
     folders.outputs.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A plan as plain data, from Terraform's documented JSON. Pure.
+"""Parses a plan from Terraform's documented JSON. Pure.
 
 Source: https://developer.hashicorp.com/terraform/internals/json-format ("Plan Representation").
 """
@@ -36,28 +36,28 @@ _REASONS: Mapping[str, str] = {
 
 
 _NAMES: Final[Mapping[str, str]] = {"rule": "id", "tag": "key"}
-"""Lists of blocks → what tells a block from the others, whatever its place: rules of a bucket's life cycle,
-tags of Auto Scaling groups."""
+"""Nested blocks → the attribute that identifies a block regardless of its position: lifecycle rules of a
+bucket, tags of Auto Scaling groups."""
 _WHOLE: Final = frozenset({"rule"})
-"""Of these, blocks that are read as a whole."""
+"""Of these, blocks that are shown as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One value that changes. Sensitive values never get in here: `SENSITIVE` stands for them."""
+    """One value that changes. Sensitive values are replaced by `SENSITIVE`."""
 
     path: str
     """``tags.Name``, ``ingress[0].cidr_blocks``, ``tag[team].value``."""
     before: Any
     after: Any
-    """`UNKNOWN` when only AWS can tell."""
+    """`UNKNOWN` if it is known only after the apply."""
     replaces: bool
-    """This is why the resource is replaced."""
+    """Whether it causes the replacement of the resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happens to one resource."""
+    """The change of one resource."""
 
     address: str
     type: str
@@ -66,18 +66,17 @@ class Change:
     module: str
     """``module.us_west_2.module.network``, empty in the root."""
     site: str
-    """The site that its outermost module stands for, the module's name when it stands for none, empty in
-    the root."""
+    """The site of its outermost module, or the module's name if it has none; empty in the root."""
     actions: tuple[str, ...]
     action: Action
     reason: str
-    """Why it is replaced, destroyed or read, in words; empty when there is nothing to explain."""
+    """Why it is replaced, destroyed or read; empty if there is nothing to explain."""
     attributes: tuple[Attribute, ...]
-    """What changes, of an update or a replacement."""
+    """The changed attributes of an update or a replacement."""
     loss: str
-    """What a person loses when it goes; empty for what is not stateful."""
+    """What is lost if it is destroyed; empty if it is not stateful."""
     previous_address: str
-    """Where it was before a move; empty otherwise."""
+    """Its address before a move; else empty."""
     importing: bool
 
     @property
@@ -86,13 +85,13 @@ class Change:
 
     @property
     def is_protected(self) -> bool:
-        """It must not be done unless somebody names it."""
+        """Whether it must not be done unless the user names it."""
         return self.is_stateful and self.action in ("replace", "delete")
 
 
 @dataclass(frozen=True, slots=True)
 class OutputChange:
-    """What happens to one output."""
+    """The change of one output."""
 
     name: str
     action: Action
@@ -101,33 +100,33 @@ class OutputChange:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What Terraform would do."""
+    """A parsed plan."""
 
     engine_version: str
     changes: tuple[Change, ...]
-    """By address; without what stays as it is."""
+    """Sorted by address; without unchanged resources."""
     outputs: tuple[OutputChange, ...]
     drift: tuple[Change, ...]
-    """What was changed behind Terraform's back since it last looked."""
+    """Changes made outside of Terraform since it last refreshed."""
 
     def count(self, action: Action, site: str | None = None) -> int:
-        """How many resources see ``action``, in one site or in all."""
+        """The number of resources with ``action``, in one site or in all."""
         return sum(one.action == action and site in (None, one.site) for one in self.changes)
 
     @property
     def has_changes(self) -> bool:
-        """Whether applying it would do anything, be it only to an output or an address."""
+        """Whether applying it would change anything, including outputs and addresses."""
         return bool(self.outputs) or any(one.action != "read" for one in self.changes)
 
     @property
     def protected(self) -> tuple[Change, ...]:
-        """What needs naming, replaced things first."""
+        """The changes that the user must name, replacements first."""
         found = [one for one in self.changes if one.is_protected]
         return tuple(sorted(found, key=lambda one: (one.action != "replace", one.address)))
 
     @property
     def leaving(self) -> tuple[str, ...]:
-        """The addresses at which the state will no longer hold the resource that it holds now."""
+        """The addresses whose current resource the state will no longer have."""
         found = [one for one in self.changes if one.action in ("delete", "replace", "forget")]
         return tuple(sorted(one.previous_address or one.address for one in found))
 
@@ -138,7 +137,7 @@ class Plan:
 
 
 NOTHING: Final = Plan("", (), (), ())
-"""Where there is nothing to build."""
+"""The plan of an environment without cloud resources."""
 
 
 def parse(
@@ -147,11 +146,10 @@ def parse(
     *,
     guarded: Container[tuple[str, str]] = frozenset(),
 ) -> Plan:
-    """A plan from ``terraform show -json``.
+    """Parse the output of ``terraform show -json``.
 
-    ``sites`` maps the names of the root's module calls to the sites they stand for: ``us_west_2`` →
-    ``us-west-2``. ``guarded`` holds (type, name) of the blocks that have ``prevent_destroy``: they count as
-    stateful whatever they are.
+    ``sites`` maps the root's module calls to sites: ``us_west_2`` → ``us-west-2``. ``guarded`` has (type,
+    name) of the blocks with ``prevent_destroy``: they count as stateful, whatever their type.
     """
     changes = (_guarded(_change(one, sites), guarded) for one in shown.get("resource_changes", ()))
     drift = (_without_noise(_change(one, sites)) for one in shown.get("resource_drift", ()))
@@ -182,7 +180,8 @@ def _guarded(change: Change, guarded: Container[tuple[str, str]]) -> Change:
 
 
 def _without_noise(drifted: Change) -> Change:
-    """Providers read back an empty value where none was given, and Terraform takes that for drift."""
+    """Providers may read an empty value for an attribute that is not set, which Terraform reports as
+    drift."""
     return replace(drifted, attributes=tuple(one for one in drifted.attributes if not _both_empty(one)))
 
 
@@ -220,7 +219,7 @@ def _change(one: Mapping[str, Any], sites: Mapping[str, str]) -> Change:
 
 def _action(actions: Sequence[str]) -> Action:
     if len(actions) == 2:
-        # ["create", "forget"] leaves the old thing alone, and makes a new one.
+        # ["create", "forget"] keeps the old resource and creates a new one.
         return "create" if "forget" in actions else "replace"
     (only,) = actions
     assert only in ("create", "update", "delete", "read", "forget", "no-op"), only
@@ -251,7 +250,7 @@ def _attributes(change: Mapping[str, Any], replacing: set[str]) -> Iterator[Attr
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A step into a list, to a block that has a name."""
+    """A step into a list, to a block identified by a name."""
 
     name: str
     place: int
@@ -307,7 +306,7 @@ def _whole(
     unknown: Any,
     replacing: set[str],
 ) -> Attribute:
-    # What is shown as a whole must not take a secret along in its depths.
+    # A value that is shown as a whole must not contain a sensitive one.
     secret = _any(hidden_before) or _any(hidden_after)
     by_place = _path(step.place if isinstance(step, _Block) else step for step in path)
     return Attribute(
@@ -327,7 +326,7 @@ def _by_name(
     unknown: Any,
     replacing: set[str],
 ) -> Iterator[Attribute]:
-    """What changes in blocks that a name distinguishes; nothing where none does, or where they move."""
+    """The changes in blocks that are identified by a name; nothing if blocks are not, or if they move."""
     name = _NAMES.get(path[-1]) if path and isinstance(path[-1], str) else None
     first, second = _places(before, name), _places(after, name)
     if first is None or second is None:
@@ -352,7 +351,7 @@ def _by_name(
 
 
 def _places(blocks: Any, name: str | None) -> dict[str, int] | None:
-    """A block's name → its place; None where not each has one of its own."""
+    """A block's name → its position; None unless each has a unique name."""
     if name is None or not isinstance(blocks, list):
         return None
     names = [block.get(name) if isinstance(block, dict) else None for block in blocks]
@@ -362,7 +361,8 @@ def _places(blocks: Any, name: str | None) -> dict[str, int] | None:
 
 
 def _same_shape(before: Any, after: Any) -> bool:
-    """Lists of blocks that their position distinguishes; lists of plain values are read as a whole."""
+    """Whether both are lists of blocks that can be compared by position; lists of plain values are compared
+    as a whole."""
     return (
         isinstance(before, list)
         and isinstance(after, list)

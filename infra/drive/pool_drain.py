@@ -1,10 +1,10 @@
-"""Empties a pool's Auto Scaling groups, or one zone of them: no new instances are launched, and existing ones
+"""Drains a pool's Auto Scaling groups, or one zone of them: no new instances are launched, and existing ones
 are terminated once their work has ended.
 
-The groups are found by their tags, so that a pool already gone from the spec can be drained too. Each is
-closed first (minimum 0, maximum what it has; of one zone of several, its subnets are taken from the group and
-its size stays); then an instance is terminated as soon as no pod works on it,
-which makes the group smaller. The autoscaler may do the same meanwhile: both end where nothing is left.
+The groups are found by their tags, so that a pool already removed from the spec can be drained too. Each is
+closed first (minimum 0, maximum at the current size; if one of several zones is drained, its subnets are
+removed from the group instead). Then an instance is terminated once no pod works on it, which reduces the
+group's size. The autoscaler may do the same concurrently.
 
 https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html
 """
@@ -21,7 +21,7 @@ from infra.drive.aws import Aws, AwsError, RegionsError, aws_errors, each_region
 from infra.errors import DriveError
 
 BEAT: Final = 10.0
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 
 _SUBNETS: Final = ("ec2:DescribeSubnets",)
 _ZONES: Final = ("ec2:DescribeAvailabilityZones",)
@@ -33,7 +33,7 @@ _NEEDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An Auto Scaling group of a pool, or one zone of it, as it is now."""
+    """The current state of a pool's Auto Scaling group, or of one zone of it."""
 
     region: str
     """The AWS region."""
@@ -43,13 +43,13 @@ class Group:
     max: int
     desired: int
     instances: tuple[str, ...]
-    """Ids of those in the group, or in the zone, whatever their state."""
+    """Ids of the instances in the group, or in the zone, in any state."""
     ending: frozenset[str]
-    """Those of them that are on their way out."""
+    """Those of them that are being terminated."""
     subnets: tuple[str, ...] = ()
-    """Where it starts instances."""
+    """The subnets in which it launches instances."""
     staying: tuple[str, ...] = ()
-    """Where it goes on starting them, of a zone that is drained; empty where the group ends as a whole."""
+    """The remaining subnets if one zone is drained; empty if the whole group is."""
 
     @property
     def working(self) -> tuple[str, ...]:
@@ -61,8 +61,8 @@ class Group:
 
 
 def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str, zone: str = "") -> list[Group]:
-    """The groups of a pool, by the tags that each of ours has; or what they have in one zone. ``DriveError``
-    where AWS can't be asked."""
+    """The groups of a pool, found by our tags; or their part in one zone. Raises ``DriveError`` if AWS
+    cannot be queried."""
     wanted = {"environment": environment, "managed-by": "causeway", "pool": pool}
 
     def look(region: str) -> list[Group]:
@@ -83,8 +83,8 @@ def groups(aws: Aws, regions: Iterable[str], *, environment: str, pool: str, zon
 
 
 def close(aws: Aws, group: Group) -> None:
-    """Start no more instances in a group: at most as many as it wants now, and none at the least. Of a zone:
-    none there."""
+    """Stop launching instances: set the maximum to the current desired size and the minimum to 0. If one
+    zone is drained, remove its subnets."""
     wanted: dict[str, Any] = {"MinSize": 0, "MaxSize": group.desired}
     if group.staying:
         wanted = {"VPCZoneIdentifier": ",".join(group.staying)}
@@ -97,7 +97,8 @@ def close(aws: Aws, group: Group) -> None:
 
 
 def terminate(aws: Aws, group: Group, instance: str) -> None:
-    """End an instance, and make its group smaller by it. One that is gone already is gone."""
+    """Terminate an instance and reduce its group's size. An instance that no longer exists is not an
+    error."""
     client = aws.client("autoscaling", group.region)
     for smaller in (True, False):
         try:
@@ -123,11 +124,11 @@ def drain(
     beat: float = BEAT,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Group]:
-    """Close the groups, then end each instance once ``work`` (instance → pods) has nothing on it; return
-    the groups when they are empty.
+    """Close the groups, then terminate each instance once ``work`` (instance → pods) has no pods for it;
+    returns the groups when they are empty.
 
-    ``heard`` gets each group whenever its instances or their work changed. It may take as long as the
-    longest job; stopping it leaves the groups closed, and another run goes on.
+    ``heard`` is called with each group whose instances or pods changed. Takes as long as the longest job; if
+    interrupted, the groups stay closed, and another run continues.
     """
     said: dict[str, object] = {}
     while True:
@@ -166,7 +167,7 @@ def _group(region: str, row: Mapping[str, Any]) -> Group:
 
 
 def _in_zone(aws: Aws, group: Group, row: Mapping[str, Any], zone: str) -> Group:
-    """What a group has in one zone, given by its name."""
+    """The part of a group in one zone, given by its name."""
     there = tuple(sorted(one["InstanceId"] for one in row["Instances"] if one["AvailabilityZone"] == zone))
     with aws_errors(f"look for the zones of {group.name} in {group.region}", needs=_SUBNETS, quoting=True):
         asked = aws.client("ec2", group.region).describe_subnets(SubnetIds=list(group.subnets))
@@ -176,7 +177,7 @@ def _in_zone(aws: Aws, group: Group, row: Mapping[str, Any], zone: str) -> Group
 
 
 def _zone_name(aws: Aws, region: str, zone: str) -> str:
-    """The account's name of a zone, which may be given by its id: groups and instances say names alone."""
+    """The account's name of a zone, which may be given by its id: groups and instances only have names."""
     if not is_zone_id(zone):
         return zone
     with aws_errors(f"look for the zone {zone} in {region}", needs=_ZONES, quoting=True):

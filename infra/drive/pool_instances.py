@@ -1,8 +1,8 @@
-"""Instances of the groups that a plan would destroy, replace or take out of their placement group, and of the
+"""Instances in groups that a plan would destroy, replace or remove from their placement group, and in
 subnets that it would destroy.
 
-A group can be made again, the work of its machines cannot. How many there are is the autoscaler's to say, and
-Terraform's state does not hold it: AWS is asked, when a plan is made and again before it is applied.
+A group can be created again, the work on its instances cannot. Their number is set by the autoscaler and not
+in Terraform's state, so AWS is queried, when a plan is made and again before it is applied.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SUBNET: Final = "aws_subnet"
 Kind: TypeAlias = Literal["aws_autoscaling_group", "aws_placement_group", "aws_subnet"]
 
 Jobs: TypeAlias = Callable[[Collection[str]], Mapping[str, Sequence[str]]]
-"""Instance ids → the pods at work on each, ``namespace/name``. Raises our errors where the cluster does not
-answer."""
+"""Instance ids → the pods at work on each, ``namespace/name``. Raises a Causeway error if the cluster does
+not answer."""
 
 _SHOWN: Final = 8
-"""Instances, and pods, that are named; the rest is counted."""
+"""Instances and pods listed by name; the rest is counted."""
 _NAMES: Final = 50
-"""Groups in one call (DescribeAutoScalingGroups, DescribeInstances' filters)."""
+"""Maximum groups in one call (DescribeAutoScalingGroups, DescribeInstances' filters)."""
 _PRESENT: Final = ["pending", "running", "stopping", "stopped"]
 
 
@@ -41,22 +41,22 @@ class Ending:
     region: str
     """The AWS region."""
     name: str
-    """Of a subnet: its id."""
+    """The name; of a subnet, its id."""
     pools: tuple[str, ...]
-    """Whose it is; of a subnet: the pools of its instances."""
+    """The pool it belongs to; of a subnet, the pools of its instances."""
     instances: tuple[str, ...] = ()
-    """The ids of what is in it now. Of a placement group and a subnet: without those that end with their Auto
-    Scaling group, or that the plan destroys itself."""
+    """The ids of its current instances. Of a placement group and a subnet: without those terminated with
+    their Auto Scaling group, or that the plan destroys itself."""
     site: str = ""
-    """Of a subnet."""
+    """The site of a subnet."""
     zone: str = ""
-    """The same."""
+    """The zone of a subnet."""
     leaving: tuple[str, ...] = ()
-    """Of a subnet: instances that the plan destroys itself."""
+    """Instances in a subnet that the plan destroys itself."""
 
 
 def ending(shown: Mapping[str, Any]) -> tuple[Ending, ...]:
-    """The groups that a plan (``terraform show -json``) destroys or replaces, not counted yet."""
+    """The groups that a plan (``terraform show -json``) destroys or replaces, without their instances."""
     going = [
         (one, one["change"].get("before") or {})
         for one in shown.get("resource_changes", ())
@@ -84,7 +84,7 @@ def ending(shown: Mapping[str, Any]) -> tuple[Ending, ...]:
 
 
 def started(shown: Mapping[str, Any]) -> frozenset[str]:
-    """The pools that a plan makes a group for."""
+    """The pools that a plan creates a group for."""
     return frozenset(
         pool
         for one in shown.get("resource_changes", ())
@@ -94,7 +94,7 @@ def started(shown: Mapping[str, Any]) -> frozenset[str]:
 
 
 def count(aws: Aws, groups: Iterable[Ending]) -> tuple[Ending, ...]:
-    """The same groups with the instances that are in them now. ``RegionsError`` where AWS can't be asked."""
+    """The same groups with their current instances. Raises ``RegionsError`` if AWS cannot be queried."""
     groups = tuple(groups)
 
     def look(region: str) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, str]]]:
@@ -122,9 +122,9 @@ def count(aws: Aws, groups: Iterable[Ending]) -> tuple[Ending, ...]:
 def protect(
     plan: Plan, groups: Iterable[Ending], *, new: Collection[str], jobs: Jobs | None, options: str
 ) -> Plan:
-    """The plan with each group that has instances as a stateful thing, and what would be lost with it.
+    """The plan, with each group that has instances counted as stateful, and what would be lost with it.
 
-    ``new`` are pools that get groups in the same plan: one of them may be a pool that was renamed.
+    ``new`` are pools that get groups in the same plan: one of them may be a renamed pool.
     """
     busy = {one.address: one for one in groups if one.instances}
     if not busy:
@@ -140,7 +140,7 @@ def protect(
 
 
 def added(before: Iterable[Ending], now: Iterable[Ending]) -> tuple[Ending, ...]:
-    """Groups with instances that were not there when the plan was made; each with those alone."""
+    """Groups with instances that were launched after the plan was made; each with those only."""
     known = {one.address: set(one.instances) for one in before}
     return tuple(
         replace(one, instances=fresh)
@@ -150,7 +150,7 @@ def added(before: Iterable[Ending], now: Iterable[Ending]) -> tuple[Ending, ...]
 
 
 def in_the_way(groups: Iterable[Ending]) -> tuple[Ending, ...]:
-    """Placement groups and subnets, which AWS does not delete as long as instances run in them."""
+    """Placement groups and subnets, which AWS does not delete while instances run in them."""
     return tuple(one for one in groups if one.kind != GROUP and one.instances)
 
 
@@ -161,7 +161,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def drain_commands(one: Ending, options: str) -> tuple[str, ...]:
-    """What empties it; of a subnet none where its instances are of no pool."""
+    """The commands that drain it; none for a subnet whose instances are in no pool."""
     if one.kind == SUBNET:
         where = f" --site {one.site} --zone {one.zone}"
         return tuple(f"invoke pool.drain {options} --pool {pool}{where}" for pool in one.pools)
@@ -197,7 +197,7 @@ def _loss(
 
 
 def _work(jobs: Jobs | None, instances: Sequence[str]) -> tuple[Mapping[str, Sequence[str]], str]:
-    """Pods by instance, and why they are not known; empty if they are."""
+    """Instance → pods, and why they are unknown; empty if they are known."""
     if jobs is None:
         return {}, "it was not asked"
     try:
@@ -225,8 +225,8 @@ def _in_groups(aws: Aws, region: str, names: Sequence[str]) -> dict[str, tuple[s
 
 
 def _inside(aws: Aws, region: str, what: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Instance → its pool, of each of these placement groups or subnets: ``what`` is the filter of
-    DescribeInstances that takes ``names``."""
+    """Instance → its pool, for each of these placement groups or subnets: ``what`` is the filter of
+    DescribeInstances for ``names``."""
     if not names:
         return {}
     found: dict[str, dict[str, str]] = {}
@@ -252,6 +252,6 @@ def _batches(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _pool(values: Mapping[str, Any]) -> str:
-    """Of an Auto Scaling group, whose tags are blocks, or of anything else."""
+    """The pool in the tags of an Auto Scaling group, whose tags are blocks, or of another resource."""
     tags = {str(each["key"]): str(each["value"]) for each in values.get("tag") or ()}
     return tags.get("pool") or str((values.get("tags") or {}).get("pool", ""))

@@ -1,4 +1,4 @@
-"""Runs a program that must not be killed half-way, and reads its output as it is written."""
+"""Runs a program that must not be killed halfway, and reads its output as it is written."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ TAIL: Final = 200
 """Lines of standard error that are kept."""
 
 _BEAT = 0.1
-"""Seconds between two looks at the clock and at the keyboard while the program is silent."""
+"""Seconds between two checks of the clock and of signals while the program prints nothing."""
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a program ended."""
+    """The result of a program."""
 
     command: tuple[str, ...]
     exit_code: int
-    """As the shell counts: 128 + n for a program that died of signal n."""
+    """As in a shell: 128 + n for a program terminated by signal n."""
     stderr: str
-    """The last lines it wrote there."""
+    """The last lines of standard error."""
     interrupted: bool
-    """It was asked to stop while it ran."""
+    """Whether it was asked to stop while it ran."""
 
 
 def run(
@@ -49,18 +49,18 @@ def run(
     second_cuts: bool = False,
     grace: float = 0,
 ) -> Finished:
-    """Run ``command`` in ``folder`` to its end, whatever happens at the keyboard.
+    """Run ``command`` in ``folder`` to its end, even if Ctrl-C is pressed.
 
-    ``on_line`` gets each line of standard output as it comes, without its line end; ``on_beat`` is called
-    some ten times a second; ``on_interrupt`` gets 1, 2 … the first, second … time somebody asks to stop.
+    ``on_line`` is called with each line of standard output, without its line ending; ``on_beat`` is called
+    some ten times per second; ``on_interrupt`` gets 1, 2 … at the first, second … request to stop.
 
-    The program runs in a session of its own, so Ctrl-C reaches only us. The first is passed on as one SIGINT,
-    and the program's own end is waited for. A later one does nothing more, unless ``second_cuts``: the second
-    is then passed on too, the third kills the program, and what it has started is killed once it has ended.
-    An exception in a callback is passed on, after the same wait.
+    The program runs in its own session, so Ctrl-C reaches only this process. The first is passed on as one
+    SIGINT, and the program's exit is waited for. Later ones do nothing, unless ``second_cuts``: then the
+    second is passed on too, the third kills the program, and its remaining child processes are killed after
+    it has ended. An exception in a callback is raised after the same wait.
 
-    ``grace`` is for a program that gives up, when it is interrupted, what other processes do for it: for so
-    many seconds it is suspended, while those finish what they have begun, and then gets its SIGINT.
+    ``grace`` is for a program that aborts the work of its child processes when it is interrupted: it is
+    suspended for so many seconds, while they finish what they have begun, and then gets its SIGINT.
     """
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     tail: deque[str] = deque(maxlen=TAIL)
@@ -72,7 +72,7 @@ def run(
         nonlocal asked
         asked += 1
 
-    # Before the program starts: a Ctrl-C in between would end us, and leave it running with nobody to wait.
+    # Before the program starts: a Ctrl-C in between would end this process and orphan the program.
     with _handling(stop):
         process = subprocess.Popen(
             list(command),
@@ -132,7 +132,7 @@ def run(
 
 
 class _Interruption:
-    """How far a program has been asked to stop."""
+    """The stop requests, and the steps taken so far."""
 
     def __init__(self, process: subprocess.Popen[str], grace: float, *, cuts: bool) -> None:
         self._process = process
@@ -142,14 +142,14 @@ class _Interruption:
         self._sent = 0
 
     def go_on(self, asked: int) -> None:
-        """Take the next step that ``asked`` requests call for; to be called again and again."""
+        """Take the next step that ``asked`` requests require; called repeatedly."""
         if not asked:
             return
         if not self._sent:
             self._first(asked)
         elif asked > 1 and self._cuts:
             if self._process.poll() is not None:
-                _end_session(self._process.pid)  # or its streams would stay open
+                _end_session(self._process.pid)  # otherwise its streams would stay open
             elif self._sent == 1:
                 self._send(signal.SIGINT)
             elif asked > 2:
@@ -160,7 +160,7 @@ class _Interruption:
             self._until = time.monotonic() + self._grace
             self._process.send_signal(signal.SIGSTOP)
         if asked > 1 or time.monotonic() >= self._until:
-            # It is pending when the program goes on: nothing new is begun before it is seen.
+            # The signal is pending when the program resumes, so it is handled before anything new begins.
             self._send(signal.SIGINT)
             if self._until:
                 self._process.send_signal(signal.SIGCONT)
@@ -171,7 +171,7 @@ class _Interruption:
 
 
 def _end_session(leader: int) -> None:
-    """Kill what a program that was cut off has left behind, such as Terraform's providers."""
+    """Kill what a killed program has left, such as Terraform's providers."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
@@ -188,11 +188,11 @@ def _keep(stream: IO[str], tail: deque[str]) -> None:
 
 @contextmanager
 def _handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """``stop`` in place of the usual reaction to Ctrl-C, a closed terminal and a CI job's end."""
+    """Handle Ctrl-C, a closed terminal and the end of a CI job with ``stop``."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python lets only the main thread handle signals
         return
-    # What is ignored (nohup, a shell's background job) stays so.
+    # Ignored signals (nohup, a shell's background job) stay ignored.
     obeyed = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in obeyed}
     try:

@@ -13,17 +13,18 @@ from infra.errors import DriveError
 from infra.shipped_files import ROOT
 
 _PUBLIC: Final = (".crt", "/crl.pem")
-"""Certificates and revocation lists: they stand among secrets, and daemons that are not root read them."""
+"""Certificates and revocation lists: they are beside secrets, but daemons that do not run as root read
+them."""
 
 _SECONDS: Final = 600
-"""How long a machine with much to do may take. One that is gone is noticed sooner, by ssh's own keepalive."""
+"""Timeout for a machine under load. A lost connection is noticed sooner, by ssh's keepalive."""
 
 _RECEIVE: Final = ROOT / "templates" / "ship" / "receive.sh"
 
 
 def tree(build: Path, folder: str) -> dict[str, tuple[bytes, int]]:
-    """Path on the machine → contents and mode of all files of ``build/<folder>``: 0755 for what can be run
-    here, 0600 for secrets, 0644 for the rest."""
+    """Path on the machine → contents and mode of all files of ``build/<folder>``: 0755 for executable files,
+    0600 for secrets, 0644 for the rest."""
     root = build / folder
     secrets = {path for path in secret_files.below(build, folder) if not path.endswith(_PUBLIC)}
     found = {}
@@ -36,9 +37,10 @@ def tree(build: Path, folder: str) -> dict[str, tuple[bytes, int]]:
 
 
 def push(machine: Machine, build: Path, folder: str, *reload: str) -> tuple[str, ...]:
-    """Put a tree onto a machine, then run ``reload`` there; the paths that changed, as the machine tells.
+    """Copy a tree to a machine, then run ``reload`` there; returns the paths that changed, as the machine
+    reports.
 
-    ``reload`` runs also when nothing changed: whatever a run that was cut off left undone is then done.
+    ``reload`` also runs if nothing changed, to complete an interrupted run.
     """
     files = tree(build, folder)
     if not files:
@@ -50,19 +52,19 @@ def push(machine: Machine, build: Path, folder: str, *reload: str) -> tuple[str,
 
 
 def put(machine: Machine, name: str, files: dict[str, tuple[bytes, int]]) -> tuple[str, ...]:
-    """Put files, by path below ``/``, onto a machine, and take away what it was brought before under the same
-    ``name``; the paths that changed. Nothing is written here on the way."""
+    """Copy files, by path below ``/``, to a machine, and delete those copied earlier under the same
+    ``name``; returns the paths that changed. Nothing is written on this computer."""
     script = _RECEIVE.read_text(encoding="utf-8")
     command = ("sh", "-c", script, "receive.sh", name, str(len(files)))
     *changed, last = machine.run(*command, stdin=archive(files), timeout=_SECONDS).splitlines() or [""]
     if last == ".":
         return tuple(changed)
-    # ssh ends with the command's exit code also where the connection broke between that and its output.
+    # ssh also returns the command's exit code if the connection broke before its output arrived.
     return tuple(machine.run("cat", f"/var/lib/causeway/{name}/told").splitlines())
 
 
 def archive(files: dict[str, tuple[bytes, int]]) -> bytes:
-    """A tar archive of files: root's, without times, so that the same tree makes the same bytes."""
+    """A tar archive of files, owned by root and without times, so that the same tree gives the same bytes."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path, (data, mode) in sorted(files.items()):

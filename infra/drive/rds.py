@@ -1,4 +1,4 @@
-"""Databases at RDS: their protection, the authorities that sign their certificates, and their snapshots."""
+"""RDS databases: deletion protection, CA bundles, and snapshots."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LIFTS: Final = ("rds:ModifyDBInstance",)
 
 
 def lift_protection(aws: Aws, state: dict[str, Any], leaving: Collection[str]) -> None:
-    """Turn AWS's own protection off for the databases of a state that leave it, right before the apply that
-    destroys them: a person has named them by then, Terraform destroys what the state has, and RDS refuses
-    while ``DeletionProtection`` is on. Those that are gone already are left alone.
+    """Disable the deletion protection of databases that leave a state, right before the apply that destroys
+    them: the user has named them by then, and RDS refuses while ``DeletionProtection`` is on. Databases
+    that no longer exist are skipped.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_ModifyDBInstance.html
     """
@@ -41,7 +41,7 @@ def lift_protection(aws: Aws, state: dict[str, Any], leaving: Collection[str]) -
 
 
 def _databases(state: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Address and attributes of each; none of our modules has several of them under one name."""
+    """Address and attributes of each database; our modules never have several under one name."""
     return [
         (".".join(filter(None, (each.get("module"), _KIND, each["name"]))), instance["attributes"])
         for each in state.get("resources") or ()
@@ -55,12 +55,12 @@ _TRUST_STORES: Final = {
     "us-gov-": "truststore.pki.us-gov-west-1.rds.amazonaws.com",
     "": "truststore.pki.rds.amazonaws.com",
 }
-"""The beginning of a region's name → the server that has its bundle; the first that fits."""
+"""Prefix of a region's name → the host of its bundle; the first match is used."""
 _SECONDS: Final = 20
 
 
 def authorities_url(region: str) -> str:
-    """The address of the bundle with a region's authorities, which no trust store has.
+    """The URL of the bundle with a region's CAs, which are not in trust stores.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.SSL.html ("Certificate bundles by AWS
     Region"); for China, https://docs.amazonaws.cn/en_us/AmazonRDS/latest/UserGuide/UsingWithRDS.SSL.html
@@ -70,9 +70,9 @@ def authorities_url(region: str) -> str:
 
 
 def fetch_authorities(region: str, url: str = "") -> str:
-    """The certificates of a region's authorities, in PEM, from its bundle or ``url``. DriveError.
+    """A region's CA certificates in PEM, from its bundle or ``url``. Raises DriveError.
 
-    Amazon's web server is known by the authorities of this machine; a bundle is not signed otherwise.
+    Amazon's web server is verified by this computer's CAs; the bundle itself is not signed.
     """
     from urllib.request import urlopen
 
@@ -86,7 +86,8 @@ def fetch_authorities(region: str, url: str = "") -> str:
 
 
 def _checked(text: str, url: str) -> str:
-    """Certificates of authorities and nothing else: a proxy's page would keep MLflow from its database."""
+    """The text, if it contains CA certificates and nothing else: with a proxy's page, MLflow could not
+    connect to its database."""
     from cryptography import x509
 
     try:
@@ -106,22 +107,22 @@ _MAKES: Final = (*_LISTS, "rds:CreateDBSnapshot", "rds:AddTagsToResource")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One at RDS."""
+    """An RDS snapshot."""
 
     name: str
     taken: datetime | None
-    """None while it is made."""
+    """None while it is being created."""
     state: str
-    """RDS's word: ``available``, ``creating``."""
+    """RDS's status: ``available``, ``creating``."""
     gib: int
-    """Of the disk."""
+    """The size of the disk in GiB."""
     is_ours: bool
-    """Whether somebody asked for it: it stays until somebody removes it. Those of each night go after as many
-    days as the spec says."""
+    """Whether it is a manual snapshot, which stays until somebody deletes it. Nightly ones are deleted after
+    the retention period in the spec."""
 
 
 def snapshots(aws: Aws, database: str, region: str) -> list[Snapshot]:
-    """Those of a database, the newest first."""
+    """The snapshots of a database, the newest first."""
     with aws_errors(f"list snapshots of the database {database}", needs=_LISTS, quoting=True):
         pages = aws.client("rds", region).get_paginator("describe_db_snapshots")
         found = [
@@ -135,7 +136,7 @@ def snapshots(aws: Aws, database: str, region: str) -> list[Snapshot]:
 def take_snapshot(
     aws: Aws, database: str, region: str, now: datetime, seconds: float, tags: Mapping[str, str]
 ) -> Snapshot:
-    """Have one made, and wait for it. DriveError where it takes longer than ``seconds``, or fails."""
+    """Create a snapshot, and wait for it. Raises DriveError if it takes longer than ``seconds``, or fails."""
     client = aws.client("rds", region)
     name = f"{database}-{now:%Y%m%d-%H%M%S}"
     with aws_errors(f"take a snapshot of the database {database}", needs=_MAKES, quoting=True):

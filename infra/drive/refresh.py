@@ -1,9 +1,9 @@
-"""Bring the state up to what AWS says, once it says the same about everything.
+"""Refreshes the state until AWS returns consistent results.
 
-What one resource does to another (a rule to its group, a route to its table) is in the state only once it is
-read again; until then it would pass for drift. AWS is eventually consistent, so a resource may not be found
-for a moment, and a plain ``terraform refresh`` would then drop it from the state. So the refresh is planned,
-what it found is read, and it is applied only if it updates resources and removes none.
+What one resource changes in another (a rule in its group, a route in its table) is in the state only after
+the next read; until then it would count as drift. AWS is eventually consistent, so a resource may not be
+found for a moment, and a plain ``terraform refresh`` would then drop it from the state. So the refresh is
+planned, the plan is read, and it is applied only if it updates resources and removes none.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Final
 from infra.drive.terraform import Ran, Terraform, TerraformError
 
 PAUSES: Final = (2.0, 5.0, 15.0)
-"""Seconds before the second, third and fourth attempt. AWS documents no bound ("Eventual consistency", EC2
-API Reference); in most cases seconds are enough."""
+"""Seconds before the second, third and fourth attempt. AWS does not document a limit ("Eventual
+consistency", EC2 API Reference); usually seconds suffice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What came of it. The state has lost nothing in any case."""
+    """The result. In any case the state has lost nothing."""
 
     unread: tuple[str, ...] = ()
-    """Addresses that AWS did not find in any attempt; the state keeps them as they were."""
+    """Addresses that AWS did not find in any attempt; unchanged in the state."""
     problem: str = ""
     """Why the last attempt failed; empty if it did not."""
 
@@ -39,8 +39,7 @@ def settle(
     pauses: Sequence[float] = PAUSES,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Settled:
-    """Refresh the state, or these addresses of it. ``scratch`` is where the plan of the refresh is kept for a
-    moment."""
+    """Refresh the state, or the addresses in ``targets``. ``scratch`` is a folder for the plan."""
     settled = Settled()
     for pause in (0.0, *pauses):
         if pause:
@@ -61,7 +60,7 @@ def settle(
 
 
 def gone(ran: Ran) -> tuple[str, ...]:
-    """Addresses that a plan of a refresh would remove from the state."""
+    """Addresses that the plan of a refresh would remove from the state."""
     return tuple(sorted(one.address for one in ran.drifted if one.action not in _HARMLESS))
 
 

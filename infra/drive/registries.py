@@ -1,7 +1,7 @@
 """Registries of container images: the digest and the size of an image (OCI distribution specification 1.1).
 
-Asked as nodes ask: without signing in, with the anonymous token that a registry may want
-(https://distribution.github.io/distribution/spec/auth/token/). Proxies are those of the environment.
+Queried as nodes do: without credentials, with an anonymous token if the registry requires one
+(https://distribution.github.io/distribution/spec/auth/token/). Uses the proxies in the environment.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _MANIFESTS: Final = (
 _SECONDS: Final = 20
 _AT_ONCE: Final = 8
 _MOST: Final = 4 * 2**20
-"""Bytes of a manifest: what registries must accept (specification, "Pushing manifests")."""
+"""Maximum bytes of a manifest: what registries must accept (specification, "Pushing manifests")."""
 _HOSTS: Final = {"docker.io": "registry-1.docker.io"}
-"""Registries whose API is at another name."""
+"""Registries whose API has another host name."""
 
 
 class RegistryError(DriveError):
-    """A registry does not say what an image is."""
+    """A registry did not return an image's manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a registry says of an image."""
+    """The manifest of an image."""
 
     digest: str
-    """Of what the tag names: an index, where there are several architectures."""
+    """The digest of what the tag names: an index for several architectures."""
     size: int
-    """Compressed bytes that a node downloads: of the asked architectures the largest."""
+    """Compressed bytes that a node downloads: the largest of the given architectures."""
 
 
 def ask_all(
     images: Sequence[ContainerImage], architectures: Collection[str]
 ) -> list[Manifest | RegistryError]:
-    """For each image its manifest, or why there is none."""
+    """The manifest of each image, or the error."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         return list(pool.map(lambda image: _asked(image, architectures), images))
 
@@ -66,7 +66,7 @@ def _asked(image: ContainerImage, architectures: Collection[str]) -> Manifest | 
 
 
 def ask(image: ContainerImage, architectures: Collection[str]) -> Manifest:
-    """Digest and size of an image; ``architectures`` as Debian names them. ``RegistryError``."""
+    """Digest and size of an image; ``architectures`` in Debian's names. Raises ``RegistryError``."""
     tokens: dict[str, str] = {}
     body = _manifest(image, image.digest or image.tag, tokens)
     digest = f"sha256:{sha256(body).hexdigest()}"
@@ -101,12 +101,12 @@ def _size(manifest: Mapping[str, Any]) -> int:
 
 
 def _manifest(image: ContainerImage, reference: str, tokens: dict[str, str]) -> bytes:
-    """The bytes of a manifest. ``tokens``: what was handed out for this image."""
+    """The bytes of a manifest. ``tokens``: those already issued for this image."""
     from urllib.error import HTTPError
     from urllib.request import Request
 
     host = _HOSTS.get(image.registry, image.registry)
-    # As with container runtimes: a registry on this machine needs no TLS.
+    # As in container runtimes, a registry on this computer does not need TLS.
     scheme = "http" if re.match(r"(localhost|127\.[\d.]+)(:\d+)?$", host) else "https"
     url = f"{scheme}://{host}/v2/{image.repository}/manifests/{reference}"
     headers = {"Accept": ", ".join((*_INDEXES, *_MANIFESTS)), **tokens}
@@ -124,7 +124,7 @@ def _manifest(image: ContainerImage, reference: str, tokens: dict[str, str]) -> 
 
 
 def _token(image: ContainerImage, wanted: str) -> str:
-    """An anonymous one, from where the registry says."""
+    """An anonymous token, from the server that the registry names."""
     from urllib.error import HTTPError
     from urllib.parse import urlencode
     from urllib.request import Request

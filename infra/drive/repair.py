@@ -1,13 +1,12 @@
-"""Undoes what an apply should not have done to the state. Pure, on Terraform's state format 4.
+"""Undoes unintended changes of the state by an apply. Pure, on Terraform's state format 4.
 
-Two things may go wrong during an apply that nobody intended:
+There are two of them:
 
-- AWS is eventually consistent. A provider that updates a resource reads it again, and one "not found" then
-  takes the resource out of the state, though it is still there.
-- A creation that is stopped or fails after the resource exists leaves it tainted, and the next plan would
-  replace it. For a stateful thing that means to destroy it, which nobody asked for; for one of `SAME_AGAIN`
-  that it is gone in the end; for one that is created before it is destroyed, that AWS refuses the second one
-  of that name, at each apply.
+- AWS is eventually consistent. A provider that updates a resource reads it again, and a "not found" then
+  removes the resource from the state, though it still exists.
+- If a creation is stopped or fails after the resource exists, the resource is tainted, and the next plan
+  would replace it. That destroys a stateful resource, which nobody requested; for `SAME_AGAIN`, it leaves no
+  resource at all; and with create_before_destroy, AWS refuses the second one of that name, at each apply.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ State: TypeAlias = dict[str, Any]
 
 
 SAME_AGAIN: Final = frozenset({"aws_customer_gateway"})
-"""Types of which AWS answers a second request like the first with the resource that exists (EC2 API
-Reference, CreateCustomerGateway). Created before it is destroyed, a tainted one would replace itself and then
-be deleted: the taint goes, whatever set it."""
+"""Types for which AWS answers a repeated creation with the existing resource (EC2 API Reference,
+CreateCustomerGateway). With create_before_destroy, a tainted one would be replaced by itself and then
+deleted: so it is untainted in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A state to store, and what differs in it."""
+    """A state to store, and its differences."""
 
     state: State
     restored: tuple[str, ...]
-    """Addresses that had been dropped although no plan destroyed them."""
+    """Addresses that were dropped although no plan destroyed them."""
     untainted: tuple[str, ...]
-    """Addresses of resources whose creation did not finish and that a replacement would not help."""
+    """Addresses of resources whose creation did not finish, and for which a replacement would not help."""
 
     def __bool__(self) -> bool:
         return bool(self.restored or self.untainted)
@@ -50,11 +49,11 @@ class _Instance:
     resource: State
     """Its resource block in the state: module, mode, type, name, provider."""
     values: State
-    """The instance itself."""
+    """The instance object."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What identifies it in AWS, whatever its address: type and id."""
+        """Its identity in AWS, regardless of its address: type and id."""
         return str(self.resource["type"]), str(self.values.get("attributes", {}).get("id", ""))
 
     @property
@@ -63,23 +62,23 @@ class _Instance:
 
     @property
     def comes_first(self) -> bool:
-        """Its replacement is created before it is destroyed, say because a dependent asks for that."""
+        """Whether it has create_before_destroy, possibly because a dependent requires it."""
         return bool(self.values.get("create_before_destroy"))
 
     @property
     def is_in_its_own_way(self) -> bool:
-        """AWS gives no second one beside it."""
+        """Whether AWS does not allow a second one beside it."""
         values = self.values.get("attributes", {})
         has_name = bool(values.get("name")) and not values.get("name_prefix")
         return self.resource["type"] in SAME_AGAIN or (self.comes_first and has_name)
 
 
 def repair(before: State, after: State, leaving: Collection[str]) -> Repaired:
-    """``after`` with everything that was in ``before`` and is not in ``leaving``.
+    """``after``, plus everything in ``before`` that is not in ``leaving``.
 
-    ``leaving`` are the addresses that the plan destroys, replaces or forgets, and those at which it found
-    nothing in AWS, for somebody had deleted it. A resource that was tainted in ``before`` was marked by a
-    person, and stays so.
+    ``leaving`` are the addresses that the plan destroys, replaces or forgets, and those that it did not find
+    in AWS because somebody deleted them. A resource that was tainted in ``before`` was tainted by a user,
+    and stays so.
     """
     fixed = copy.deepcopy(after)
     earlier = {one.address: one for one in _instances(before)}
@@ -97,7 +96,7 @@ def repair(before: State, after: State, leaving: Collection[str]) -> Repaired:
 
 
 def untaint(state: State, wanted: Container[str]) -> Repaired:
-    """``state`` with the taint of these addresses removed."""
+    """``state`` with these addresses untainted."""
     fixed = copy.deepcopy(state)
     return _numbered(fixed, [], _untaint(fixed, lambda one: one.address in wanted))
 
@@ -109,7 +108,7 @@ def tainted(state: State) -> tuple[str, ...]:
 
 
 def adopted(state: State, rows: Iterable[State]) -> State:
-    """``state`` with these resources, each a block with one instance; a new one where there is none yet."""
+    """``state`` with these resources added, each a block with one instance; a new state if it is empty."""
     fixed: State = copy.deepcopy(state) or {"version": 4, "serial": 0, "lineage": str(uuid.uuid4())}
     for row in rows:
         (values,) = row["instances"]
@@ -127,7 +126,7 @@ def _untaint(state: State, may: Any) -> list[str]:
     for one in _instances(state):
         values, kind = one.values.get("attributes", {}), one.resource["type"]
         kept = kind in SAME_AGAIN or one.comes_first or destruction.loss(kind, values)
-        # Without an id nothing was made.
+        # Without an id nothing was created.
         if one.is_tainted and values.get("id") and kept and may(one):
             del one.values["status"]
             found.append(one.address)
@@ -141,7 +140,7 @@ def _numbered(state: State, restored: list[str], untainted: list[str]) -> Repair
 
 
 def _instances(state: State) -> Iterator[_Instance]:
-    """Managed resources. A deposed object is one that a replacement has left to be destroyed."""
+    """Managed resources. A deposed object is the rest of a replacement and will be destroyed."""
     for resource in state.get("resources", ()):
         if resource.get("mode") != "managed":
             continue
@@ -151,7 +150,7 @@ def _instances(state: State) -> Iterator[_Instance]:
 
 
 def address(resource: State, values: State) -> str:
-    """Of an instance in its resource block."""
+    """The address of an instance in its resource block."""
     block = f"{resource['type']}.{resource['name']}"
     if "module" in resource:
         block = f"{resource['module']}.{block}"
@@ -165,7 +164,7 @@ def address(resource: State, values: State) -> str:
 
 
 def _escaped(key: str) -> str:
-    """As Terraform writes a key in an address: HCL's escapes."""
+    """A key as Terraform writes it in an address, with HCL's escapes."""
     return key.replace("\\", "\\\\").replace('"', '\\"').replace("${", "$${").replace("%{", "%%{")
 
 

@@ -1,9 +1,9 @@
-"""Regions that left the spec: what Terraform's state still holds of them, or may be given. Pure.
+"""Regions that left the spec: what Terraform's state still has, or may get, of them. Pure.
 
-The state is read as ``terraform state pull`` prints it (version 4). A resource there names the provider that
-it needs, ``provider["registry.terraform.io/hashicorp/aws"].eu_west_1``: while one does, the configuration
-must have that provider, or Terraform refuses every plan ("Provider configuration not present"). What an apply
-had begun to create there counts like what it has: a plan that finds it in AWS writes it into the state.
+The state is in the format of ``terraform state pull`` (version 4). A resource names its provider,
+``provider["registry.terraform.io/hashicorp/aws"].eu_west_1``: while one does, the configuration must have
+that provider, or Terraform refuses every plan ("Provider configuration not present"). Resources that an
+apply began to create there count too: a plan that finds them in AWS adds them to the state.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _ASSOCIATION = "aws_route53_zone_association"
 def remains(
     state: Mapping[str, Any], retired: Iterable[RetiredRegion], begun: Iterable[Creation] = ()
 ) -> dict[str, tuple[str, ...]]:
-    """Site → addresses of what is left of it, for Terraform's ``-target``: module calls of the root, and the
-    association of its VPC with the private zone. Without the sites of which nothing is left."""
+    """Site → addresses of its remaining resources, for Terraform's ``-target``: module calls of the root,
+    and the association of its VPC with the private zone. Without sites that have none."""
     managed = [one for one in state.get("resources", ()) if one.get("mode") == "managed"]
     managed += [one.row("") for one in begun]
     found = {region.name: _addresses(managed, region.key) for region in retired}

@@ -1,7 +1,7 @@
 """Rolls a pool to its current launch template: an instance refresh in each of its Auto Scaling groups.
 
-EC2 Auto Scaling replaces instances a few at a time; the group's lifecycle hook drains each before it goes.
-https://docs.aws.amazon.com/autoscaling/ec2/userguide/asg-instance-refresh.html
+EC2 Auto Scaling replaces a few instances at a time; the group's lifecycle hook drains each before its
+termination. https://docs.aws.amazon.com/autoscaling/ec2/userguide/asg-instance-refresh.html
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from infra.drive.images.usage import templates
 from infra.errors import DriveError, UsageError
 
 Protected: TypeAlias = Literal["wait", "ignore", "refresh"]
-"""What happens to instances that are protected from scale-in, as all of our groups are: waited for until
-somebody takes the protection away, up to an hour; left as they are; drained and replaced like any other."""
+"""What happens to instances protected from scale-in, as all in our groups are: ``wait`` up to an hour until
+the protection is removed; ``ignore`` them; or ``refresh``, which drains and replaces them like any other."""
 
 _ENDED: Final = {"Successful", "Failed", "Cancelled", "RollbackFailed", "RollbackSuccessful"}
 _BEAT: Final = 10.0
@@ -31,26 +31,26 @@ _NEEDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An Auto Scaling group that shall roll."""
+    """An Auto Scaling group to roll."""
 
     region: str
     """The AWS region."""
     name: str
     image: str | None
-    """The locked AMI; None where none is baked, and any will do."""
+    """The locked AMI; None if no image is baked, and any AMI is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """How fast, and what is spared. Percentages of the desired capacity."""
+    """Speed and exceptions of a refresh. Percentages are of the desired capacity."""
 
     min_healthy: int = 90
     max_healthy: int = 110
     protected: Protected = "refresh"
     checkpoints: tuple[int, ...] = ()
-    """Percentages at which to pause."""
+    """Percentages after which to pause."""
     checkpoint_delay: int = 600
-    """Seconds."""
+    """Duration of a pause in seconds."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_healthy <= 100 <= self.max_healthy <= 200:
@@ -65,7 +65,7 @@ class Preferences:
             raise UsageError("checkpoints are percentages from 1 to 100, in ascending order")
 
     def as_aws(self) -> dict[str, Any]:
-        """``RefreshPreferences``. What matches already is skipped, so that a roll may be done again."""
+        """The ``RefreshPreferences``. Instances that match already are skipped, so a roll can be repeated."""
         return {
             "MinHealthyPercentage": self.min_healthy,
             "MaxHealthyPercentage": self.max_healthy,
@@ -85,15 +85,15 @@ class Preferences:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """How far an instance refresh is."""
+    """The progress of an instance refresh."""
 
     group: Group
     id: str
     status: str
-    """As AWS has it: ``Pending``, ``InProgress``, ``Successful``, ``Failed``, ``Cancelled`` …"""
+    """AWS's status: ``Pending``, ``InProgress``, ``Successful``, ``Failed``, ``Cancelled`` …"""
     percent: int
     left: int
-    """Instances that are still to be replaced."""
+    """Instances still to be replaced."""
     reason: str
 
     @property
@@ -102,10 +102,10 @@ class Refresh:
 
 
 def start(aws: Aws, groups: Sequence[Group], preferences: Preferences, apply: str) -> list[Refresh]:
-    """Start a refresh in each group, or find the one that is under way.
+    """Start a refresh in each group, or find the one in progress.
 
-    Before anything is started, each group must be there and launch the locked image: ``DriveError``
-    otherwise, naming the command ``apply``. ``RegionsError`` where AWS refuses.
+    Before anything is started, each group must exist and launch the locked image; otherwise raises
+    ``DriveError``, naming the command ``apply``. Raises ``RegionsError`` if AWS refuses.
     """
     _each(groups, lambda group: _require_image(aws, group, apply))
 
@@ -127,7 +127,7 @@ def start(aws: Aws, groups: Sequence[Group], preferences: Preferences, apply: st
 
 
 def look(aws: Aws, group: Group, refresh: str = "") -> Refresh:
-    """A refresh of a group, by id; without one the newest."""
+    """A refresh of a group, by id; by default the newest."""
     with aws_errors(
         f"look at the instance refresh of {group.name} in {group.region}", needs=_NEEDS, quoting=True
     ):
@@ -156,7 +156,7 @@ def follow(
     beat: float = _BEAT,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Refresh]:
-    """Watch until all have ended; ``heard`` gets each change. A Ctrl-C ends the watching alone."""
+    """Poll until all have ended; ``heard`` is called with each change. A Ctrl-C only ends the polling."""
     now = list(refreshes)
     for one in now:
         heard(one)
@@ -171,7 +171,7 @@ def follow(
 
 
 def cancel(aws: Aws, groups: Sequence[Group]) -> list[Group]:
-    """Cancel refreshes that are under way; which groups had one. What was replaced stays replaced."""
+    """Cancel refreshes in progress; returns the groups that had one. Replaced instances stay."""
 
     def stop(group: Group) -> bool:
         try:
@@ -191,7 +191,7 @@ def cancel(aws: Aws, groups: Sequence[Group]) -> list[Group]:
 
 
 def _each(groups: Sequence[Group], work: Callable[[Group], Any]) -> list[Any]:
-    """In all groups' regions at once; a pool has at most one group a region."""
+    """Call ``work`` for all groups, in parallel by region; a pool has at most one group per region."""
     of: Mapping[str, Group] = {f"{group.region}/{group.name}": group for group in groups}
     try:
         return list(each_region(of, lambda key: work(of[key])).values())

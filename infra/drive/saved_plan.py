@@ -19,35 +19,36 @@ from infra.errors import StalePlanError
 _PLAN = "plan.tfplan"
 _ABOUT = "plan.json"
 _VERSION: Final = 2
-"""Of what is written there: a plan in another form can't be used."""
+"""The version of the description's format: a plan of another version cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatePosition:
-    """Which state a plan was made against. Terraform adds one to the serial at each change."""
+    """The version of the state that a plan was made against. Terraform increments the serial at each
+    change."""
 
     lineage: str
-    """Empty when there was no state yet."""
+    """Empty if there was no state yet."""
     serial: int
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a plan was made from, as hashes; any text that changes when the thing changes will do."""
+    """The inputs of a plan, as hashes or other texts that change with the input."""
 
     files: str
-    """`infra.drive.workspace.fingerprint` of what is rendered for Terraform."""
+    """`infra.drive.workspace.fingerprint` of the files rendered for Terraform."""
     spec: str
     lock: str
     engine: str
     """``terraform 1.11.4``."""
     providers: str
-    """Of the provider lock file."""
+    """A hash of the provider lock file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """Something stateful that the plan replaces or destroys."""
+    """A stateful resource that the plan replaces or destroys."""
 
     address: str
     action: str
@@ -57,48 +58,48 @@ class Protected:
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan on disk, with what it was made from."""
+    """A plan on disk, with its inputs."""
 
     environment: str
     kind: str
     """``apply`` or ``destroy``."""
     made: str
-    """When: ISO 8601, UTC."""
+    """When it was made: ISO 8601, UTC."""
     inputs: Inputs
     state: StatePosition | None
-    """None for a state that we can't look at cheaply (S3): Terraform compares those itself."""
+    """None for a state that cannot be read cheaply (S3): Terraform compares it itself."""
     root: str
     """The folder it was planned in, relative to the build folder."""
     named: tuple[str, ...]
-    """What a person agreed to lose, when it was planned."""
+    """The resources that the user agreed to lose when it was planned."""
     protected: tuple[Protected, ...]
     counts: Mapping[str, int]
     has_changes: bool
     only: tuple[str, ...] = ()
-    """The sites that it is narrowed to; empty for all of them."""
+    """The sites that it is limited to; empty for all."""
     pending: bool = False
-    """It was made to be shown and asked about: only the run that made it may apply it."""
+    """Whether it was made to be shown before a prompt: only the run that made it may apply it."""
     undeclared: tuple[Undeclared, ...] = ()
-    """What nobody declared and this apply takes away."""
+    """Undeclared settings that this apply removes."""
     leaving: tuple[str, ...] = ()
-    """The addresses at which the state holds a resource that is destroyed, replaced or forgotten."""
+    """The addresses of resources that are destroyed, replaced or forgotten."""
     absent: tuple[str, ...] = ()
-    """The addresses at which AWS had nothing when it was made, whatever the state says."""
+    """The addresses without a resource in AWS when it was made, whatever the state says."""
     drifted: tuple[Mapping[str, Any], ...] = ()
-    """What is not as it was left, and that it leaves so (`infra.drive.drift.Row`)."""
+    """Drift that it leaves in place (`infra.drive.drift.Row`)."""
     creating: tuple[Creation, ...] = ()
-    """What it creates, of the types that `infra.drive.unfinished` can find again."""
+    """The resources that it creates, of the types that `infra.drive.unfinished` can find again."""
     ending: tuple[Ending, ...] = ()
-    """The groups that it destroys or replaces, with the instances that were in them."""
+    """The groups that it destroys or replaces, with their instances at that time."""
     sha256: str = ""
-    """Of the plan file."""
+    """The hash of the plan file."""
 
 
 def save(folders: Folders, saved: SavedPlan, plan_file: Path) -> SavedPlan:
-    """Keep ``plan_file`` (it is moved) and what is to be known of it, in place of the plan before."""
+    """Save ``plan_file`` (by moving it) and its description, replacing the previous plan."""
     told = replace(saved, sha256=_sha256(plan_file))
     folders.plan.mkdir(parents=True, exist_ok=True)
-    # The description goes first and comes last: a plan without one is not a plan.
+    # The description is deleted first and written last: a plan without one is not valid.
     (folders.plan / _ABOUT).unlink(missing_ok=True)
     plan_file.replace(folders.plan / _PLAN)
     fresh = folders.plan / f"{_ABOUT}.new"
@@ -113,7 +114,7 @@ def _ending(told: dict[str, Any]) -> Ending:
 
 
 def load(folders: Folders) -> SavedPlan | None:
-    """The saved plan, or None when there is none (that can be used)."""
+    """The saved plan, or None if there is none (that can be used)."""
     try:
         told = json.loads((folders.plan / _ABOUT).read_text(encoding="utf-8"))
         if told.pop("version") != _VERSION:
@@ -137,12 +138,12 @@ def load(folders: Folders) -> SavedPlan | None:
 
 
 def plan_file(folders: Folders) -> Path:
-    """Where Terraform's own file is."""
+    """The path of Terraform's plan file."""
     return folders.plan / _PLAN
 
 
 def discard(folders: Folders) -> None:
-    """The plan is used up, or worth nothing any more."""
+    """Delete the plan: it was applied, or is invalid."""
     (folders.plan / _ABOUT).unlink(missing_ok=True)
     shutil.rmtree(folders.plan, ignore_errors=True)
 
@@ -150,9 +151,9 @@ def discard(folders: Folders) -> None:
 def check(
     folders: Folders, saved: SavedPlan, inputs: Inputs, state: StatePosition | None, *, options: str
 ) -> None:
-    """`StalePlanError`, with what changed since, unless the plan may be applied now.
+    """Raise `StalePlanError`, with what changed since, unless the plan may be applied now.
 
-    ``options`` name the environment on a command line: ``--env lab``.
+    ``options`` select the environment on a command line: ``--env lab``.
     """
     moved = []
     if saved.inputs.spec != inputs.spec:
@@ -181,7 +182,7 @@ def check(
 
 
 def stale(saved: SavedPlan, why: str, options: str) -> StalePlanError:
-    """The error to raise of a plan that can't be applied any more."""
+    """The error for a plan that cannot be applied any more."""
     command = f"{again(saved.kind)} {options}"
     return StalePlanError(f"the plan of {saved.made} can't be applied: {why}. Run `{command}` and review it.")
 
@@ -192,9 +193,9 @@ def again(kind: str) -> str:
 
 
 def local_state(folders: Folders) -> Path | None:
-    """Where a local backend keeps the state; None for any other backend.
+    """The path of the state with a local backend; None for any other backend.
 
-    Terraform keeps the backend it was initialised with in TF_DATA_DIR/terraform.tfstate.
+    Terraform records its backend in TF_DATA_DIR/terraform.tfstate.
     """
     try:
         backend = json.loads((folders.data / "terraform.tfstate").read_text(encoding="utf-8"))["backend"]
@@ -206,7 +207,7 @@ def local_state(folders: Folders) -> Path | None:
 
 
 def state_position(folders: Folders) -> StatePosition | None:
-    """Path of the state with a local backend; None for any other."""
+    """Serial and lineage of the state with a local backend; None for any other."""
     path = local_state(folders)
     if path is None:
         return None

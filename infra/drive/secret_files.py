@@ -1,4 +1,4 @@
-"""Secret files beside rendered ones: what a tool must read, for its owner's eyes alone."""
+"""Secret files beside rendered ones: files that tools must read, with mode 0600."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Final
 from infra.drive.build_folders import private
 
 LISTING: Final = "private.json"
-"""In ``state``: which secret files are ours, by path below the build folder. Holds no secret."""
+"""A file in ``state`` that lists our secret files, by path below the build folder. Contains no secret."""
 
 
 def write(build: Path, folder: str, files: Mapping[str, str]) -> bool:
-    """Put secret files into ``build/<folder>``, mode 0600, and take away ours that are not wanted there now.
+    """Write secret files to ``build/<folder>``, mode 0600, and delete ours that are not in ``files``.
 
-    ``files`` are paths below ``folder`` → text. True if anything changed. A file is never there half-written,
-    and never, not for a moment, readable by others.
+    ``files``: path below ``folder`` → text. True if anything changed. Files are written atomically, and
+    never readable by others, even for a moment.
     """
     wanted = {f"{folder}/{path}": text for path, text in files.items()}
     listing = private(build / "state") / LISTING
     before = set(_listed(listing))
     ours = {path for path in before if path.startswith(f"{folder}/")}
     changed = False
-    # What is about to be ours is listed first: a file that is not on the list would never be taken away.
+    # New files are listed first: a file that is not on the list would never be deleted.
     write_file(listing, json.dumps(sorted(before | wanted.keys()), indent=1) + "\n")
     for path, text in wanted.items():
         changed |= write_file(build / path, text)
@@ -46,7 +46,7 @@ def below(build: Path, folder: str) -> frozenset[str]:
 
 
 def forget(build: Path) -> None:
-    """Take all secret files away."""
+    """Delete all secret files."""
     listing = build / "state" / LISTING
     for path in _listed(listing):
         (build / path).unlink(missing_ok=True)
@@ -54,7 +54,7 @@ def forget(build: Path) -> None:
 
 
 def write_file(path: Path, contents: str | bytes) -> bool:
-    """One secret file, mode 0600, put in place in one step. False when it stood there just so."""
+    """Write a secret file atomically, with mode 0600. False if it existed with the same contents."""
     data = contents.encode() if isinstance(contents, str) else contents
     try:
         if path.read_bytes() == data and path.stat().st_mode & 0o777 == 0o600:

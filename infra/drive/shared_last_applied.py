@@ -1,8 +1,9 @@
-"""The ledger beside a state in S3: what was last applied, for every clone that works on that state.
+"""The ledger beside a state in S3: the last apply, shared by all clones that use that state.
 
-``infra.drive.last_applied`` keeps it in the build folder, where commands read it without asking AWS. Beside a
-local state that is all. Beside a state in S3 an object holds the same, ``<key>.ledger.json.gz``; it is
-fetched before each plan and written after each apply. Which of two is later, their serials say.
+``infra.drive.last_applied`` keeps it in the build folder, where commands read it without calling AWS; with a
+local state that is the only copy. With a state in S3, the object ``<key>.ledger.json.gz`` has the same
+contents; it is fetched before each plan and written after each apply. The serials decide which copy is
+newer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _ATTEMPTS = 3
 
 
 def fetch(folders: Folders, place: Place) -> None:
-    """Take over what is beside the state, unless what is here is later. `DriveError` for a damaged one."""
+    """Fetch the ledger beside the state, unless the local one is newer. Raises `DriveError` for a damaged
+    one."""
     if not isinstance(place, S3Place):
         return
     stored = place.get(_key(place))
@@ -38,7 +40,7 @@ def fetch(folders: Folders, place: Place) -> None:
 
 
 def publish(folders: Folders, place: Place) -> None:
-    """Store what is here beside the state, unless what is there is later."""
+    """Store the local ledger beside the state, unless the stored one is newer."""
     if not isinstance(place, S3Place):
         return
     here = last_applied.recall(folders)
@@ -47,8 +49,8 @@ def publish(folders: Folders, place: Place) -> None:
 
 
 def forget(place: Place, state: Mapping[str, Any]) -> None:
-    """Nothing is applied any more: other clones must not go by what they remember. ``state``: its lineage and
-    serial."""
+    """Record that nothing is applied any more, so that other clones discard their copies. ``state``: its
+    lineage and serial."""
     if isinstance(place, S3Place):
         _store(place, {"destroyed": True, "state": state}, {})
 
@@ -86,6 +88,7 @@ def _unpacked(data: bytes, place: S3Place) -> tuple[Mapping[str, Any], Mapping[s
 
 
 def _later(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether ``one`` is of a later state. Of another lineage it is not: that state is another one's."""
+    """Whether ``one`` is of a later version of the state. False for another lineage, which is another
+    state."""
     mine, yours = one.get("state") or {}, other.get("state") or {}
     return mine.get("lineage") == yours.get("lineage") and mine.get("serial", -1) > yours.get("serial", -1)

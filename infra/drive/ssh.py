@@ -1,4 +1,4 @@
-"""Commands on machines, over OpenSSH: the user's own configuration, keys, agent and jump hosts apply."""
+"""Runs commands on machines over OpenSSH, with the user's own configuration, keys, agent and jump hosts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from typing import Final, TextIO, TypeAlias
 from infra.errors import DriveError
 
 CONFIG: Final = "CAUSEWAY_SSH_CONFIG"
-"""The environment variable that names a configuration file of its own, as ``ssh -F`` takes it."""
+"""The environment variable with the path of a configuration file, as for ``ssh -F``."""
 
 TIMEOUT: Final = 30
-"""Seconds until a machine has taken the connection and exchanged keys (ssh_config(5): ConnectTimeout)."""
+"""Seconds for connecting and the key exchange (ssh_config(5): ConnectTimeout)."""
 
 _UNREACHED: Final = 255
-"""ssh(1): its own errors, which nothing else distinguishes from a command's exit code."""
+"""The exit code of ssh(1)'s own errors; a command may exit with the same code."""
 
 _AS_ROOT: Final = 'if [ "$(id -u)" = 0 ]; then exec "$@"; else exec sudo -n -- "$@"; fi'
 
@@ -35,23 +35,23 @@ echo
 if [ "$(id -u)" = 0 ]; then echo causeway: root; elif sudo -n true; then echo causeway: sudo; else exit 1; fi
 exec cat
 """
-"""What an open connection runs on the machine, until its standard input ends. ``echo`` ends a line that a
-login script has begun."""
+"""A script that keeps a connection open until its standard input ends. ``echo`` ends a line that a login
+script has begun."""
 
 _OUTAGE: Final = 180
-"""Seconds that a network may be down before an open connection, and what runs over it, is given up."""
+"""Seconds of network outage after which an open connection, and what runs over it, is closed."""
 
 
 class UnreachedError(DriveError):
-    """A machine could not be reached, or did not accept the login."""
+    """A machine could not be reached, or refused the login."""
 
 
 class HostKeyError(UnreachedError):
-    """A machine showed another host key than the known one, or one that is not known."""
+    """A machine's host key differs from the known one, or is unknown."""
 
 
 class _UnknownHostKeyError(HostKeyError):
-    """The machine's host key is not known, and no other one either."""
+    """The machine's host key is unknown, and no other key of it is known either."""
 
 
 class RemoteError(DriveError):
@@ -64,20 +64,20 @@ class RemoteError(DriveError):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine, by the name that the user's SSH configuration or DNS knows."""
+    """A machine, by its name in the user's SSH configuration or DNS."""
 
     name: str
     login: str = field(default="", kw_only=True)
-    """Where it is reached, ``ubuntu@192.0.2.7``; empty: by its name."""
+    """The address to connect to, ``ubuntu@192.0.2.7``; empty: its name."""
     socket: str = field(default="", kw_only=True)
-    """ControlPath of ssh_config(5): the open connection that commands use, and no other; ``none``: each opens
-    its own; empty: as the user's configuration says."""
+    """ControlPath of ssh_config(5): the open connection that commands must use; ``none``: a new one per
+    command; empty: as in the user's configuration."""
 
     def run(self, *command: str, stdin: bytes = b"", timeout: float = 60, shown: str = "") -> str:
-        """Run a command there as root (through ``sudo -n`` for any other user), and give back what it prints.
+        """Run a command there as root (through ``sudo -n`` for any other user), and return its output.
 
-        ``UnreachedError`` or ``RemoteError``, with what was said, and ``shown`` in place of the command.
-        ``stdin`` never shows in a message.
+        Raises ``UnreachedError`` or ``RemoteError``, with the command's error, and ``shown`` in place of the
+        command. ``stdin`` never appears in a message.
         """
         shown = shown or " ".join(command)[:80]
         try:
@@ -100,30 +100,31 @@ class Machine:
         return done.stdout.decode(errors="replace")
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The whole command line of this machine, for a caller that talks to the command while it runs."""
+        """The whole command line on this computer, for callers that communicate with the running command."""
         words = shlex.join(["sh", "-c", _AS_ROOT, "sh", *command])
         return [*self.client(), "-T", self.login or self.name, "--", words]
 
     def client(self) -> list[str]:
-        """ssh(1) with its options, the machine's name to follow. It never asks questions."""
+        """ssh(1) with its options, without the machine's name. It never prompts."""
         if not self.socket:
             return _ssh()
         own = ["-o", f"ControlPath={self.socket}"]
         if self.socket != "none":
-            # Where the connection has ended, ssh would open another one: by a command that fails, it cannot.
+            # If the shared connection has ended, ssh would open another one; a ProxyCommand that fails
+            # prevents that.
             own += ["-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
         return [*_ssh(), *own]
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """An open connection, which all commands share."""
+    """An open connection that commands share."""
 
     machine: Machine
     root: bool
     """Whether it logged in as root; other users go through ``sudo -n``."""
     process: subprocess.Popen[bytes] = field(repr=False)
-    """The ssh(1) that holds the connection."""
+    """The ssh(1) process that holds the connection."""
 
     @property
     def name(self) -> str:
@@ -132,11 +133,11 @@ class Remote:
     def run(
         self, script: str, *arguments: str, out: TextIO | None = None, check: bool = True
     ) -> tuple[int, str]:
-        """Run a shell script there, as root; its exit code and what it printed.
+        """Run a shell script there as root; returns its exit code and output.
 
-        ``out`` receives output and errors as they come. The script's standard input stays open as long as it
-        runs, and ends with this connection or this process. ``RemoteError`` for an exit code other than 0,
-        unless that is not ``check``-ed; ``UnreachedError`` when the connection is lost.
+        ``out`` receives output and errors as they arrive. The script's standard input stays open while it
+        runs, and ends with this connection or this process. Raises ``RemoteError`` for an exit code other
+        than 0 if ``check``; ``UnreachedError`` if the connection is lost.
         """
         with _silence() as stdin:
             code, said, errors = self._communicate(("sh", "-c", script, "causeway", *arguments), stdin, out)
@@ -145,7 +146,7 @@ class Remote:
         return code, said
 
     def upload(self, source: Path, target: str) -> None:
-        """Copy a file there, readable by root alone. ``RemoteError`` where that fails."""
+        """Copy a file there, readable by root only. Raises ``RemoteError`` if that fails."""
         with source.open("rb") as stream:
             write = ("sh", "-c", 'umask 077; cat >"$1"', "causeway", target)
             code, said, errors = self._communicate(write, stream.fileno(), None)
@@ -154,11 +155,12 @@ class Remote:
             raise RemoteError(f"{self.name}: {source.name} could not be copied ({why})", code)
 
     def close(self) -> None:
-        """End the connection, and with it what runs over it. May be called from another thread, and again."""
+        """Close the connection, and end what runs over it. May be called repeatedly, and from another
+        thread."""
         _signal(self.process, signal.SIGTERM)
 
     def _communicate(self, command: Sequence[str], stdin: int, out: TextIO | None) -> tuple[int, str, str]:
-        # A process group of its own: a terminal's Ctrl-C is not for ssh.
+        # In its own process group, so that a terminal's Ctrl-C does not reach ssh.
         with subprocess.Popen(
             self.machine.command(command),
             stdin=stdin,
@@ -177,24 +179,24 @@ class Remote:
         return process.returncode, said or "", errors or ""
 
     def _has_ended(self) -> bool:
-        """Whether the connection is over. Its sessions end a moment before it does."""
+        """Whether the connection is closed. Its sessions end a moment earlier."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=1)
         return self.process.returncode is not None
 
 
 Confirm: TypeAlias = Callable[[str], bool]
-"""Asked whether a host key that is not known, given by its fingerprint, is the machine's."""
+"""Called with the fingerprint of an unknown host key; returns whether the user accepts it."""
 
 
 @contextmanager
 def opened(name: str, *, login: str = "", confirm: Confirm | None = None) -> Iterator[Remote]:
-    """Open a connection to a machine, by the name that the user's SSH configuration or DNS knows.
+    """Open a connection to a machine, by its name in the user's SSH configuration or DNS.
 
-    ``login`` is where it can be reached before that, ``ubuntu@192.0.2.7``. A host key that is not known is
-    refused, or ``confirm``-ed and then remembered for the name.
-    ``UnreachedError`` when the machine does not answer or does not accept the login, ``HostKeyError`` when
-    its key is another one.
+    ``login`` is an address to use before the name is known, ``ubuntu@192.0.2.7``. An unknown host key is
+    refused, or accepted by ``confirm`` and then remembered for the name.
+    Raises ``UnreachedError`` if the machine does not answer or refuses the login, ``HostKeyError`` if its
+    key differs from the known one.
     """
     with tempfile.TemporaryDirectory(prefix="causeway-ssh-") as folder:
         machine = Machine(name, login=login, socket=f"{folder}/s")
@@ -212,7 +214,7 @@ def opened(name: str, *, login: str = "", confirm: Confirm | None = None) -> Ite
 
 
 def settings() -> Path | None:
-    """The configuration file that the environment names. ``UnreachedError`` if it is not there."""
+    """The configuration file named in the environment. Raises ``UnreachedError`` if it does not exist."""
     named = os.environ.get(CONFIG)
     if not named:
         return None
@@ -232,7 +234,7 @@ def _ssh() -> list[str]:
         "-o", "BatchMode=yes",
         "-o", f"ConnectTimeout={TIMEOUT}",
         "-o", "ServerAliveInterval=10",
-        # What a person's own sessions may have, and these do not.
+        # Settings of the user's own sessions that these must not have.
         "-o", "RemoteCommand=none",
         "-o", "ClearAllForwardings=yes",
         "-o", "ForwardX11=no",
@@ -240,17 +242,17 @@ def _ssh() -> list[str]:
 
 
 def _open(machine: Machine) -> Remote:
-    """Log in, as the master of a connection that others share (ssh_config(5): ControlMaster)."""
+    """Log in, as the master of a shared connection (ssh_config(5): ControlMaster)."""
     options = {
         "ControlMaster": "yes",
         "ControlPath": machine.socket,
         "ControlPersist": "no",
         "ServerAliveCountMax": str(_OUTAGE // 10),
-        "LogLevel": "ERROR",  # `_refused` reads what ssh says
+        "LogLevel": "ERROR",  # `_refused` parses ssh's errors
     }
     words = [f"-o{option}={value}" for option, value in options.items()]
     command = [*_ssh(), *words, "-T", machine.login or machine.name, "--", shlex.join(["sh", "-c", _HOLD])]
-    # A file: what ssh has started (a ProxyCommand) may hold a pipe open for longer than ssh lives.
+    # A file rather than a pipe, which a child of ssh (a ProxyCommand) may hold open after ssh has ended.
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
@@ -271,13 +273,13 @@ def _open(machine: Machine) -> Remote:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Signal an ssh and what it has started, which is a process group of its own."""
+    """Signal an ssh and its children, which are a process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End an ssh, which ends with its standard input, and what it has started."""
+    """End an ssh, by closing its standard input, and its children."""
     if process.stdin is not None:
         process.stdin.close()
     with process:
@@ -288,13 +290,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _greeting(process: subprocess.Popen[bytes]) -> str:
-    """The user that the connection has, ``root`` or ``sudo``; empty where it ended without."""
-    # A login takes as long again as the connection, at most: name services and PAM of a machine in trouble.
+    """The user of the connection, ``root`` or ``sudo``; empty if it ended before."""
+    # Logging in may take as long again as connecting, on a machine with slow name services or PAM.
     timer = threading.Timer(3 * TIMEOUT, _signal, (process, signal.SIGKILL))
     timer.daemon = True
     timer.start()
     try:
-        # A login script may print lines of its own first.
+        # A login script may print lines first.
         found = (line.split() for line in process.stdout or () if line.startswith(b"causeway: "))
         return next(found, [b""])[-1].decode()
     finally:
@@ -302,10 +304,10 @@ def _greeting(process: subprocess.Popen[bytes]) -> str:
 
 
 def _refused(machine: Machine, said: str) -> UnreachedError:
-    """Why a login failed, by what ssh or sudo wrote."""
+    """The error for a failed login, from the output of ssh or sudo."""
     name = machine.name
     asked = re.search(r"host key (?:is known )?for (\S+) ", said, re.IGNORECASE)
-    host = asked[1] if asked else name  # a jump host's name, where it is the key of that one
+    host = asked[1] if asked else name  # a jump host's name, if it is that one's key
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
         shown = re.search(r"SHA256:[\w+/]+", said)
         known = re.search(r"^Offending .*key in (.+)$", said, re.MULTILINE)
@@ -329,11 +331,12 @@ def _refused(machine: Machine, said: str) -> UnreachedError:
 
 
 def _remember(machine: Machine, confirm: Confirm) -> None:
-    """Show a machine's host key, and add it to the user's known hosts. ``HostKeyError`` if not confirmed."""
+    """Show a machine's host key for confirmation, and add it to the user's known hosts. Raises
+    ``HostKeyError`` if it is not confirmed."""
     target = machine.login or machine.name
     with tempfile.TemporaryDirectory(prefix="causeway-ssh-") as folder:
         shown = Path(folder, "known_hosts")
-        # Through jump hosts, too, which ssh-keyscan(1) does not use.
+        # Also works through jump hosts, which ssh-keyscan(1) does not support.
         options = {
             "ControlPath": "none",
             "UserKnownHostsFile": str(shown),
@@ -357,13 +360,13 @@ def _remember(machine: Machine, confirm: Confirm) -> None:
             f"{machine.name}: UserKnownHostsFile is none, so that no host key can be remembered"
         )
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The key of a machine that was reached by its address is wanted under its name from now on.
+    # The key of a machine that was reached by its address is stored under its name.
     with file.open("a", encoding="ascii") as stream:
         stream.write(f"{','.join(dict.fromkeys([lookup, machine.name]))} {kind} {key}\n")
 
 
 def _read(command: Sequence[str]) -> str:
-    """What a command prints, whatever its exit code."""
+    """The output of a command, whatever its exit code."""
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     ).stdout
@@ -371,7 +374,7 @@ def _read(command: Sequence[str]) -> str:
 
 @contextmanager
 def _silence() -> Iterator[int]:
-    """A standard input on which nothing comes and which does not end before this does."""
+    """A standard input without data that stays open while the block runs."""
     reads, writes = os.pipe()
     try:
         yield reads

@@ -1,8 +1,8 @@
-"""Where a state can be: in the build folder, or an object in S3.
+"""The locations of a state: the build folder, or an object in S3.
 
-Each write is atomic, and conditional on what was there when it was read, so that two writers cannot
-overwrite each other. A place in S3 that a state was moved away from is closed: Terraform's own lock file
-stays there and says where the state went, so that no clone with an older spec goes on with an old state.
+Each write is atomic, and conditional on what was read before, so that two writers cannot overwrite each
+other. When a state is moved away from S3, the location is closed: Terraform's lock file stays there and says
+where the state went, so that a clone with an older spec does not continue with an old state.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from infra.errors import DriveError
 from infra.model.cluster import State
 
 MOVING: Final = "state.move"
-"""The operation that the lock of a closed place names."""
+"""The operation in the lock file of a closed location."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object as it was read."""
+    """An object that was read."""
 
     data: bytes
     version: str
@@ -36,36 +36,37 @@ class Stored:
 
 
 class ChangedError(DriveError):
-    """Something else was written since it was read."""
+    """The object was written since it was read."""
 
 
 class Place(Protocol):
-    """Where a state is."""
+    """The location of a state."""
 
     def __str__(self) -> str:
-        """As a person names it: a path, ``s3://bucket/key``."""
+        """A description for users: a path, or ``s3://bucket/key``."""
 
     def read(self) -> Stored | None:
-        """The state; None where there is none."""
+        """The state; None if there is none."""
 
     def write(self, data: bytes, replacing: Stored | None) -> None:
-        """``ChangedError`` unless ``replacing`` (None: nothing) is what is there."""
+        """Write the state. Raises ``ChangedError`` unless the current object is ``replacing`` (None: no
+        object)."""
 
     def close(self, to: Place, who: str) -> None:
-        """Let nobody change the state here any more: it is moved ``to``. May be done again."""
+        """Prevent changes of the state at this location, which is moved ``to`` another. May be repeated."""
 
     def closed(self) -> Mapping[str, Any] | None:
-        """What ``close`` wrote: Terraform's lock info; None for a place that is open."""
+        """The lock info that ``close`` wrote; None if the location is open."""
 
     def open(self) -> None:
         """Undo ``close``."""
 
     def retire(self) -> None:
-        """The state is in its new place: keep this copy where Terraform does not look."""
+        """After the move: keep this copy where Terraform does not read it."""
 
 
 class LocalPlace:
-    """``build/<env>/state/terraform.tfstate``. The workspace's lock keeps other runs out."""
+    """``build/<env>/state/terraform.tfstate``. Protected by the workspace's lock."""
 
     def __init__(self, folders: Folders) -> None:
         self._file = folders.state / "terraform.tfstate"
@@ -107,7 +108,7 @@ class LocalPlace:
 
 
 class S3Place:
-    """An object in a bucket, with its lock, as Terraform's S3 backend keeps them ("use_lockfile")."""
+    """An object in a bucket with a lock file, as used by Terraform's S3 backend ("use_lockfile")."""
 
     def __init__(self, env: Mapping[str, str], bucket: str, key: str, region: str, account: str = "") -> None:
         self._aws = Aws(env)
@@ -155,12 +156,12 @@ class S3Place:
                 s3.delete_object(**at)
 
     def retire(self) -> None:
-        """It stays as it is: `close` keeps everybody out."""
+        """Nothing to do: `close` prevents its use."""
 
     # -- objects --------------------------------------------------------------------------------------
 
     def get(self, key: str) -> Stored | None:
-        """An object; None for one that does not exist."""
+        """An object; None if it does not exist."""
         try:
             with self._calling(key) as (s3, at):
                 answer = s3.get_object(**at)
@@ -171,7 +172,8 @@ class S3Place:
             raise
 
     def put(self, key: str, data: bytes, replacing: Stored | None) -> None:
-        """Write an object if it is still ``replacing`` (None: if there is none); else ``ChangedError``."""
+        """Write an object if it is still ``replacing`` (None: does not exist); else raise
+        ``ChangedError``."""
         condition = {"IfMatch": replacing.version} if replacing else {"IfNoneMatch": "*"}
         try:
             with self._calling(key) as (s3, at):
@@ -204,7 +206,7 @@ class S3Place:
 
 
 def place(state: State, folders: Folders, env: Mapping[str, str], account: str | None = None) -> Place:
-    """Where the spec says that the state is. ``env`` is as Terraform sees it."""
+    """The state's location according to the spec. ``env`` is the environment that Terraform gets."""
     if state.kind == "local":
         return LocalPlace(folders)
     assert state.bucket is not None
@@ -213,9 +215,9 @@ def place(state: State, folders: Folders, env: Mapping[str, str], account: str |
 
 
 def previous(state: State, folders: Folders, env: Mapping[str, str]) -> Place | None:
-    """Where the state still is although the spec says another place; None when nothing is to be moved.
+    """The current location of the state if the spec has another one; None if it need not be moved.
 
-    From the backend that Terraform was last initialised with here, and from the local file.
+    Determined from the backend that Terraform was last initialised with, and from the local file.
     """
     recorded = _recorded(folders)
     elsewhere = recorded.get("type") == "s3"
@@ -232,18 +234,18 @@ def previous(state: State, folders: Folders, env: Mapping[str, str]) -> Place | 
 
 
 def forget_backend(folders: Folders) -> None:
-    """Let Terraform start with the backend that is rendered, and not ask about the one before."""
+    """Make Terraform initialise the rendered backend without asking about the earlier one."""
     (folders.data / "terraform.tfstate").unlink(missing_ok=True)
     (folders.state / "init.sha256").unlink(missing_ok=True)
 
 
 def resources(state: bytes) -> int:
-    """How many resources a stored state holds. ``DriveError`` for what is not a state."""
+    """The number of resources in a stored state. Raises ``DriveError`` if it is not a state."""
     return len(parsed(state).get("resources", ()))
 
 
 def parsed(state: bytes) -> Mapping[str, Any]:
-    """A stored state. ``DriveError`` for what is not one."""
+    """A stored state. Raises ``DriveError`` if it is not a state."""
     try:
         values = json.loads(state)
         if isinstance(values, dict) and "lineage" in values and "serial" in values:

@@ -31,8 +31,8 @@ def move(
     *,
     step: Callable[[str], Any] = lambda _done: None,
 ) -> None:
-    """``step`` is called after each step, with its name. `DriveError` when another state is in the way, or
-    somebody is changing this one; nothing has changed then."""
+    """``step`` is called after each step, with its name. Raises `DriveError` if another state is in the way,
+    or this one is being changed; then nothing has changed."""
     stored = source.read()
     present = destination.read()
     ahead = False
@@ -40,7 +40,7 @@ def move(
         ahead = _ahead(stored.data, present.data, source, destination)
     source.close(destination, _who(folders))
     step("closed")
-    stored = source.read()  # nobody changes it from here on
+    stored = source.read()  # from here on nobody changes it
     if stored is not None and not ahead:
         if present is None or present.data != stored.data:
             destination.write(stored.data, present)
@@ -61,9 +61,11 @@ def move(
 
 
 def finish(destination: Place, folders: Folders) -> None:
-    """The state is where the spec says, or nowhere: undo what an unfinished move away from there has left.
+    """Undo what an unfinished move has left, when the state is at the location in the spec, or does not
+    exist.
 
-    `DriveError` when it was moved away by somebody else, or from another folder."""
+    Raises `DriveError` if it was moved by another user, or from another folder.
+    """
     lock = destination.closed()
     if lock is not None:
         if lock.get("Who") != _who(folders):
@@ -73,7 +75,7 @@ def finish(destination: Place, folders: Folders) -> None:
 
 
 def _ahead(stored: bytes, present: bytes, source: Place, destination: Place) -> bool:
-    """Whether the destination holds a later version of the same state: a move before was not finished."""
+    """Whether the destination has a later version of the same state: an earlier move was not finished."""
     old, new = parsed(stored), parsed(present)
     if old["lineage"] == new["lineage"]:
         return bool(new["serial"] > old["serial"])

@@ -1,7 +1,7 @@
 """Compares structured texts: IAM policies, user data. Pure.
 
-JSON, YAML after ``#cloud-config``, and base64 of either are read, also inside one another, and compared value
-by value: two policies of 4,000 characters that differ by a region look the same in their first 60.
+JSON, YAML after ``#cloud-config``, and base64 of either are parsed, also when nested, and compared value by
+value: two policies of 4,000 characters that differ by a region look the same in their first 60.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _IDENTITIES: Final = ("Sid", "Id", "ID", "sid", "id", "path", "Name", "name", "key")
-"""What tells one object of a list from another; the first that all have counts."""
+"""Keys that identify an object in a list; the first that all objects have is used."""
 _WORD: Final = re.compile(r"[^\s\"'\\:/,\[\]{}()=*]+")
 _CLOUD_CONFIG: Final = "#cloud-config"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What one structure has and the other has not."""
+    """The difference between two structures."""
 
     lines: tuple[str, ...]
-    """``Statement[LookUp].Condition.StringEquals.aws:RequestedRegion: + "eu-central-1"``, one a value."""
+    """One line per value: ``Statement[LookUp].Condition.StringEquals.aws:RequestedRegion: +
+    "eu-central-1"``."""
     added: tuple[str, ...]
     """Words that only the second has, in order: ``eu-central-1``."""
     removed: tuple[str, ...]
@@ -33,7 +34,7 @@ class Difference:
 
     @property
     def names(self) -> str:
-        """``also names eu-central-1``; empty where no word, or too many, came or went."""
+        """``also names eu-central-1``; empty if no words, or too many, were added or removed."""
         if not 0 < len(self.added) + len(self.removed) <= 4:
             return ""
         said = [f"also names {', '.join(self.added)}"] if self.added else []
@@ -42,7 +43,8 @@ class Difference:
 
 
 def difference(before: object, after: object) -> Difference | None:
-    """Of two values of one attribute; None where they are not both lists, or texts that hold a structure."""
+    """The difference between two values of an attribute; None unless both are lists, or texts with a
+    structure."""
     if isinstance(before, list) and isinstance(after, list):
         return Difference(tuple(_lists("", before, after)), (), ())
     if not isinstance(before, str) or not isinstance(after, str):
@@ -59,7 +61,7 @@ def difference(before: object, after: object) -> Difference | None:
 
 
 def read(value: object) -> Any:
-    """The structure that a text holds, with texts inside of it read too; what holds none, as it is."""
+    """The structure in a text, with nested texts parsed too; other values unchanged."""
     if isinstance(value, dict):
         return {str(key): read(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -83,7 +85,7 @@ def read(value: object) -> Any:
 
 
 def _decoded(value: str) -> str:
-    """The text of a base64 one; itself where it is not one."""
+    """The decoded text if it is base64, else the text itself."""
     try:
         return base64.b64decode(value, validate=True).decode()
     except (binascii.Error, ValueError):
@@ -100,7 +102,7 @@ def _compared(path: str, before: object, after: object) -> Iterator[str]:
     elif isinstance(before, list) and isinstance(after, list):
         yield from _lists(path, before, after)
     elif isinstance(before, list) or isinstance(after, list):
-        # A policy may write a list of one as the value itself.
+        # A policy may have a single value instead of a list of one.
         yield from _lists(path, _listed(before), _listed(after))
     else:
         yield f"{path}: {_shown(before)} → {_shown(after)}"
@@ -141,7 +143,7 @@ def _lists(path: str, before: list[Any], after: list[Any]) -> Iterator[str]:
 
 
 def _identity(objects: list[Any]) -> str:
-    """The key that distinguishes all of these within each list; empty for none."""
+    """The key that identifies all of these objects within each list; empty if there is none."""
     if not objects or not all(isinstance(each, dict) for each in objects):
         return ""
     return next((key for key in _IDENTITIES if all(isinstance(each.get(key), str) for each in objects)), "")

@@ -1,4 +1,4 @@
-"""A short summary of a plan: what would be lost, what changes where, and costs. Pure."""
+"""A short summary of a plan: data loss, changes by site, and costs. Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _COLUMNS: Final[tuple[tuple[Action, str, str], ...]] = (
     ("delete", "destroyed", "-"),
 )
 _SHARED = "shared"
-"""What is in the root module and belongs to no site."""
+"""The heading of resources of the root module, which belong to no site."""
 _VALUE = 60
 """Characters of a value that are shown."""
 _NAMED = 12
-"""Resources that are named one by one, of each site and action; more are grouped by type."""
+"""Resources listed individually, per site and action; more are grouped by type."""
 _ATTRIBUTES = 4
-"""Attributes that are shown of one resource."""
+"""Attributes shown per resource."""
 _DIFFERENCES = 8
-"""Lines of a structural difference that are shown of one attribute."""
+"""Lines of a structural difference shown per attribute."""
 _WIDTH = 100
 _LIFE_CYCLE: Final = {
     "transition": "moves objects",
@@ -37,7 +37,7 @@ _LIFE_CYCLE: Final = {
     "noncurrent_version_expiration": "deletes old versions",
     "abort_incomplete_multipart_upload": "ends unfinished uploads",
 }
-"""Blocks of a rule of a bucket's life cycle → what they do."""
+"""Blocks of a bucket's lifecycle rule → what they do."""
 _TELLING: Final = frozenset(
     {
         "aws_autoscaling_group",
@@ -54,7 +54,7 @@ _TELLING: Final = frozenset(
         "aws_vpn_gateway",
     }
 )
-"""Types that people think in; the rest holds these together."""
+"""Resource types that users think in terms of; the others only connect these."""
 
 
 def text(
@@ -67,11 +67,11 @@ def text(
     undeclared: Sequence[Undeclared] = (),
     lasting: Sequence[Change] = (),
 ) -> str:
-    """The summary, without colours and without a line end.
+    """The summary as text, without colours and without a final newline.
 
-    ``notes`` are sentences that come first: what the spec's update policies have to say. ``named`` are the
-    addresses that a person agreed to lose; ``undeclared`` is what nobody declared, and ``lasting`` what was
-    changed outside of Terraform and an apply leaves so.
+    ``notes`` are sentences that come first, from the spec's update policies. ``named`` are the addresses
+    that the user agreed to lose; ``undeclared`` are undeclared settings, and ``lasting`` changes made
+    outside of Terraform that an apply leaves in place.
     """
     if not plan.has_changes and not undeclared:
         but = ", but for what an apply leaves as it is" if lasting else ""
@@ -163,8 +163,8 @@ def change_json(one: Change) -> dict[str, Any]:
 def drift_text(
     drift: Sequence[Change], undeclared: Sequence[Undeclared] = (), *, environment: str, options: str
 ) -> str:
-    """What differs between the world and the state, and what nobody declared, all of it in full; ``options``
-    name the environment on a command line."""
+    """All differences between AWS and the state, and all undeclared settings; ``options`` select the
+    environment on a command line."""
     if not drift and not undeclared:
         return f"No drift: {environment} is as it was last left."
     counts = [f"{_many(len(drift), 'resource')} changed outside of Terraform"] if drift else []
@@ -180,8 +180,8 @@ def drift_text(
 
 
 def drift_json(drift: Sequence[Change], undeclared: Sequence[Undeclared] = ()) -> list[dict[str, Any]]:
-    """The same for programs: changes as in `to_json`. What nobody declared has the action ``undeclared``, the
-    address of the resource it is on, and ``what`` in full as its reason."""
+    """The same as JSON: changes as in `to_json`. An undeclared setting has the action ``undeclared``, the
+    address of the resource it is on, and its full description as the reason."""
     return [
         *(change_json(one) for one in drift),
         *(
@@ -203,7 +203,7 @@ def drift_json(drift: Sequence[Change], undeclared: Sequence[Undeclared] = ()) -
 
 
 def undeclared_lines(undeclared: Sequence[Undeclared]) -> list[str]:
-    """What nobody declared, in full: what the apply removes, then what it leaves."""
+    """All undeclared settings: first those that the apply removes, then the others."""
     lines = []
     for heading, sign, those in (
         ("Not in the spec; the apply removes it:", "-", [one for one in undeclared if one.removal]),
@@ -265,7 +265,7 @@ def _table(plan: Plan) -> list[str]:
 def _site(plan: Plan, site: str) -> list[str]:
     lines = []
     here = [one for one in plan.changes if one.site == site]
-    # What is lost is listed at the top, with its reasons.
+    # Losses are listed at the top, with their reasons.
     for action, _, sign in reversed(_COLUMNS):
         told = [one for one in here if one.action == action and not one.is_protected]
         if action == "create" or len(told) > _NAMED:
@@ -285,9 +285,9 @@ def _site(plan: Plan, site: str) -> list[str]:
 
 
 def _grouped(changes: Sequence[Change], sign: str) -> list[str]:
-    """A line for each type that people think in, with names; the plumbing as one paragraph of counts.
+    """A line per type in `_TELLING`, with names; the other types as one paragraph of counts.
 
-    Of things that are changed or replaced, the attributes are listed too: one edit often touches many.
+    For changed or replaced resources, the attributes are listed too, as one edit often changes many.
     """
     types: dict[str, list[Change]] = {}
     for one in changes:
@@ -323,7 +323,7 @@ def _named(kind: str, those: Sequence[Change]) -> str:
 
 
 def _label(one: Change) -> str:
-    """What tells a resource from others of its type: its name, and the keys of the modules around it.
+    """The name that distinguishes a resource from others of its type, with the keys of its modules.
 
     ``module.us_west_2.module.pool["gpu"].aws_autoscaling_group.this`` → ``pool["gpu"]``.
     """
@@ -335,13 +335,13 @@ def _label(one: Change) -> str:
 
 
 def _local(one: Change) -> str:
-    """The address without the site's own module, which the heading has said."""
+    """The address without the site's module, which is in the heading."""
     parts = one.address.split(".", 2)
     return parts[2] if one.module and "[" not in parts[1] else one.address
 
 
 def _alike(changes: Iterable[Change]) -> list[list[Change]]:
-    """Changes of one type whose policies, or user data, differ by the same words: read once."""
+    """Changes of one type, grouped if their policies, or user data, differ by the same words."""
     groups: dict[tuple[str, ...], list[Change]] = {}
     for one in changes:
         found = [(each.path, difference(each.before, each.after)) for each in _blamed(one)]
@@ -363,9 +363,9 @@ def _why(one: Change, *more: Change) -> list[str]:
 
 
 def _blamed(one: Change) -> list[Attribute]:
-    """What is listed: why it is replaced, or what changes in it."""
+    """The attributes to list: those that cause the replacement, or all that change."""
     told = [each for each in one.attributes if each.replaces or one.action != "replace"]
-    # What only AWS can tell follows from the rest, and is listed only when there is no rest.
+    # Values known only after the apply follow from others, and are listed only if there are no others.
     return [each for each in told if each.after != UNKNOWN] or told
 
 
@@ -417,7 +417,7 @@ def _attribute(one: Attribute) -> list[str]:
 
 
 def _life_cycle(rule: Any) -> str:
-    """What a rule of a bucket's life cycle does, in words; empty for what is none."""
+    """What a bucket's lifecycle rule does; empty if it is not a rule."""
     if not isinstance(rule, dict) or not {"id", "status", "filter"} <= rule.keys():
         return ""
 
@@ -451,7 +451,7 @@ def _when(block: Mapping[str, Any]) -> str:
 
 
 def _condition(block: Mapping[str, Any]) -> str:
-    """``under runs/``; what a person rarely writes, as it is."""
+    """``under runs/``; unusual conditions as they are."""
     others = {
         name: value for name, value in block.items() if name != "prefix" and value not in (None, "", [], {})
     }

@@ -1,6 +1,6 @@
 """Calls Terraform. No other module does.
 
-python-terraform builds the command lines; the processes are run here, because it can't stream.
+python-terraform builds the command lines; the processes are run here, because it cannot stream output.
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ _PROVIDER: Final = re.compile(r'^provider\s+"', re.MULTILINE)
 
 
 def _collector(verb: str, providers: int) -> str:
-    """Percent by which Go's heap may grow before its garbage is collected (GOGC); Go's default is 100.
+    """The value of GOGC: by how many percent Go's heap may grow before a garbage collection; Go's default is
+    100.
 
-    The AWS provider's schema is so large that much time goes into that: at 300 a plan of three regions takes
-    a sixth less time, and 850 MiB instead of 500. But each region has a provider of its own, so with more of
-    them each has less: twenty regions with twenty pools take 2.7 GiB at 50, and 5.7 GiB at 300. Reading a
-    plan starts one provider, and at 800 takes less memory than the plan did. A value of the user's own wins.
+    The AWS provider's schema is so large that collections take much time: at 300, planning three regions is
+    a sixth faster, and takes 850 MiB instead of 500. But each region has its own provider process, so with
+    more of them the value is lower: twenty regions with twenty pools take 2.7 GiB at 50, and 5.7 GiB at 300.
+    Reading a plan starts one provider, and at 800 takes less memory than the plan did. A value in the user's
+    environment takes precedence.
     """
     return "800" if verb == "show" else str(min(300, max(50, 1000 // max(providers, 1))))
 
 
 SILENT: Final = {"TF_LOG_SDK": "OFF", "TF_LOG_PROVIDER_AWS": "OFF"}
-"""Providers log each step of each call, 3,400 lines to validate one VPC, and Terraform parses and drops them:
-a twelfth of the CPU time of a plan. Source: "Managing Log Output", Terraform's plugin documentation."""
+"""Providers log each step of each call, 3,400 lines to validate one VPC, which Terraform parses and drops: a
+twelfth of the CPU time of a plan. Source: "Managing Log Output", Terraform's plugin documentation."""
 
 _GRACE: Final = 5.0
-"""Seconds that calls to AWS which have begun get to finish when an apply is stopped. Terraform's own stop
-cancels them: AWS carries a creation out all the same, and nobody learns its id. Providers are processes of
-their own, so they go on while Terraform is suspended; most calls take less than a second."""
+"""Seconds for calls to AWS in progress when an apply is stopped. Terraform's stop cancels them, but AWS may
+still create the resource, whose id is then lost. Providers are separate processes, so they continue while
+Terraform is suspended; most calls take less than a second."""
 
 
 class TerraformError(ToolError):
-    """Terraform ended with an error; its text is what Terraform's diagnostics say."""
+    """Terraform failed; the text is from Terraform's diagnostics."""
 
     def __init__(
         self, command: Sequence[str], exit_code: int, output: str, found: Sequence[Diagnostic], folder: Path
@@ -63,7 +65,7 @@ class TerraformError(ToolError):
 
 
 class StoppedError(ToolError):
-    """A person, or the end of a CI job, stopped Terraform."""
+    """A user, or the end of a CI job, stopped Terraform."""
 
     exit_code = 130
 
@@ -75,7 +77,7 @@ class StoppedError(ToolError):
 
 
 class Listener(Protocol):
-    """Who wants to hear of a run: see `infra.drive.progress`."""
+    """Receives the events of a run: see `infra.drive.progress`."""
 
     def begin(self, title: str) -> None:
         """A run starts."""
@@ -84,17 +86,17 @@ class Listener(Protocol):
         """A line of the JSON stream."""
 
     def beat(self) -> None:
-        """Time passes; ten times a second."""
+        """Called ten times per second."""
 
     def interrupted(self, times: int) -> None:
-        """Somebody asked, for the first, second … time, to stop."""
+        """The user asked to stop for the first, second … time."""
 
     def end(self) -> None:
-        """The run is over, well or not."""
+        """The run has ended, successful or not."""
 
 
 class Silence:
-    """A listener that says nothing."""
+    """A listener that ignores all events."""
 
     def begin(self, title: str) -> None: ...
     def event(self, event: Mapping[str, Any]) -> None: ...
@@ -105,7 +107,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """A resource that is not as the state says."""
+    """A resource that differs from the state."""
 
     address: str
     type: str
@@ -115,29 +117,29 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command of Terraform ended."""
+    """The result of a Terraform command."""
 
     exit_code: int
     stdout: str
-    """What was no JSON event on standard output."""
+    """The lines of standard output that are not JSON events."""
     diagnostics: tuple[Diagnostic, ...]
     events: Mapping[str, int]
     """Number of JSON events by type."""
     drifted: tuple[Drifted, ...]
-    """What a plan found changed outside of Terraform."""
+    """Resources that a plan found changed outside of Terraform."""
 
     @property
     def has_changes(self) -> bool:
-        """Of a plan: whether applying it would do anything."""
+        """For a plan: whether applying it would change anything."""
         return self.exit_code == 2
 
 
 class Terraform:
     """Terraform in one folder.
 
-    ``folder`` holds the root module. ``data`` (TF_DATA_DIR: providers, modules, backend record) is kept
-    apart from it, by default in ``../state/.terraform``, so that the folder can be rendered again.
-    ``env`` is added to our own environment: credentials, AWS_ENDPOINT_URL.
+    ``folder`` contains the root module. ``data`` (TF_DATA_DIR: providers, modules, backend record) is
+    separate, by default in ``../state/.terraform``, so that the folder can be rendered again. ``env`` is
+    added to the environment of this process: credentials, AWS_ENDPOINT_URL.
     """
 
     def __init__(
@@ -162,24 +164,24 @@ class Terraform:
             "TF_INPUT": "0",
             "CHECKPOINT_DISABLE": "1",
             "TF_DATA_DIR": str(self.data),
-            # Another workspace would be another state than the one that plans are compared with.
+            # Another workspace would have another state than the one that plans are compared with.
             "TF_WORKSPACE": "default",
         }
 
     # -- commands -------------------------------------------------------------------------------------
 
     def init(self, *, force: bool = False) -> bool:
-        """Fetch providers and modules and prepare the backend; False when nothing had to be done.
+        """Install providers and modules and initialise the backend; False if that was not needed.
 
-        It is skipped while nothing that it depends on has changed since it last went well: the engine, the
-        CLI configuration, the settings blocks, the module calls and the provider lock file.
+        It is skipped if nothing that it depends on has changed since it last succeeded: the engine, the CLI
+        configuration, the settings blocks, the module calls and the provider lock file.
         """
         stamp = self.data.with_name("init.sha256")
         if not force and self.data.is_dir() and _text(stamp) == self._init_inputs():
             return False
         stamp.unlink(missing_ok=True)
         self.data.mkdir(parents=True, exist_ok=True)
-        # `-reconfigure`: a state is moved by `infra.drive.state_move`, never by Terraform.
+        # `-reconfigure`, as a state is moved by `infra.drive.state_move`, never by Terraform.
         self._run("init", title="Preparing", input=False, reconfigure=_flag(), no_color=_flag())
         stamp.write_text(self._init_inputs(), encoding="utf-8")
         return True
@@ -193,9 +195,9 @@ class Terraform:
         refresh_only: bool = False,
         title: str = "Planning",
     ) -> Ran:
-        """Write a plan to ``out``; the exit code is 2 when it would change anything, else 0.
+        """Write a plan to ``out``; the exit code is 2 if it would change anything, else 0.
 
-        Prepares the folder first where that is needed, also when Terraform itself says so.
+        Runs init first if needed, also if Terraform itself reports so.
         """
         fresh = self.init()
         try:
@@ -223,7 +225,7 @@ class Terraform:
         )
 
     def apply(self, plan_file: Path, *, title: str = "Applying") -> Ran:
-        """Do exactly what a saved plan says."""
+        """Apply a saved plan."""
         return self._run("apply", str(plan_file.absolute()), title=title, json=_flag(), input=False)
 
     def push(self, state: Mapping[str, Any]) -> None:
@@ -237,7 +239,7 @@ class Terraform:
             file.unlink()
 
     def show(self, plan_file: Path | None = None) -> dict[str, Any]:
-        """A saved plan, or without one the state, in Terraform's documented JSON form.
+        """A saved plan, or by default the state, in Terraform's documented JSON format.
 
         Source: https://developer.hashicorp.com/terraform/internals/json-format
         """
@@ -248,9 +250,9 @@ class Terraform:
         return shown
 
     def _trusted(self) -> dict[str, str]:
-        """For a command that only reads what another has written just now: providers are taken from where
-        they are, without the checksum of 700 MB that the writer has compared with the lock file (Terraform
-        CLI configuration, "Development Overrides for Provider Developers")."""
+        """The environment for a command that only reads what another has just written: providers are used
+        from their folders, without verifying the checksum of 700 MB that the previous command has
+        verified (Terraform CLI configuration, "Development Overrides for Provider Developers")."""
         found: dict[str, list[Path]] = {}
         for platform in sorted((self.data / "providers").glob("*/*/*/*/*")):
             source = "/".join(platform.parts[-5:-2])
@@ -268,9 +270,8 @@ class Terraform:
         return {"TF_CLI_CONFIG_FILE": str(config)}
 
     def pull(self) -> dict[str, Any]:
-        """The state itself, wherever it is kept; empty before the first apply. It holds secrets: not for
-        logs. Its form is Terraform's own (version 4), which names each resource's provider configuration.
-        """
+        """The state, whatever its backend; empty before the first apply. It contains secrets: do not log it.
+        The format is Terraform's own (version 4), which names each resource's provider configuration."""
         self.init()
         text = self._run("state pull", title="Reading", no_color=_flag()).stdout
         state = json.loads(text) if text.strip() else {}
@@ -280,10 +281,10 @@ class Terraform:
     # -- how ------------------------------------------------------------------------------------------
 
     def command(self, verb: str, *args: str, **options: object) -> list[str]:
-        """The command line: ``options`` as python-terraform takes them."""
+        """The command line: ``options`` as in python-terraform."""
         import python_terraform
 
-        library: Any = python_terraform  # it has no annotations
+        library: Any = python_terraform  # no type annotations
         builder = library.Terraform(working_dir=str(self.data), terraform_bin_path=self.engine.argv[0])
         built = builder.generate_cmd_string(verb, *args, **options)
         return [*self.engine.argv, *built[1:]]
@@ -334,8 +335,8 @@ class Terraform:
             self.listener.end()
         stdout = "\n".join(plain)
         said = tuple(diagnostics.distinct(found))
-        # A Ctrl-C that came too late for a plan must still keep us from going on to apply it; what is done
-        # by an apply is done.
+        # A Ctrl-C too late for a plan must still prevent the apply that follows; a completed apply cannot be
+        # undone.
         if finished.exit_code in ok and (verb == "apply" or not finished.interrupted):
             return Ran(finished.exit_code, stdout, said, events, tuple(drifted))
         named = (self.engine.name if len(self.engine.argv) == 1 else "terraform", *verb.split())
@@ -344,11 +345,11 @@ class Terraform:
         raise TerraformError(named, finished.exit_code, finished.stderr or stdout, said, self._shown_folder())
 
     def _providers(self) -> int:
-        """How many provider configurations the root has: Terraform starts a process for each."""
+        """The number of provider configurations in the root: Terraform starts a process for each."""
         return sum(len(_PROVIDER.findall(_text(path))) for path in self.folder.glob("*.tf"))
 
     def _shown_folder(self) -> Path:
-        """The folder as a person at the keyboard would name it."""
+        """The folder as the user would write it."""
         here = Path.cwd()
         return self.folder.relative_to(here) if self.folder.is_relative_to(here) else self.folder
 
@@ -373,7 +374,7 @@ def _flag() -> object:
 
 
 def _event(line: str) -> dict[str, Any] | None:
-    """A line of the machine-readable UI, which always says its type."""
+    """A line of the machine-readable UI, which always has a type."""
     if not line.startswith('{"@'):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Writes rendered files to disk: all or nothing, only our own files, and only those that changed.
+"""Writes rendered files to disk: all or none, only our own files, and only those that changed.
 
-A run that is killed at any point leaves either the old files or the new ones, or a ``.ready`` folder that
-holds the rest of the new ones; the next run finishes that move first.
+A killed run leaves either the old files or the new ones, or a ``.ready`` folder with the rest of the new
+ones; the next run then completes the move first.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from infra.errors import DriveError
 from infra.files import Files
 
 STAGING = ".staging"
-"""New files while they are being written: worth nothing yet."""
+"""New files while they are being written: incomplete."""
 READY = ".ready"
-"""New files, all there, on their way into place: to be finished, never to be undone."""
+"""New files, complete, while they are moved into place: the move is always completed, never undone."""
 KEPT_ASIDE = ".orig"
 
 _RESERVED = frozenset({STAGING, READY, "state", "manifest.json", ".unprotected"})
@@ -31,22 +31,22 @@ _RESERVED = frozenset({STAGING, READY, "state", "manifest.json", ".unprotected"}
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write did, each path relative to the build folder, sorted."""
+    """The result of a write, with paths relative to the build folder, sorted."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     unchanged: tuple[str, ...]
     kept_aside: tuple[str, ...]
-    """Files that were not as we left them: what a person had written there is in ``<path>.orig``."""
+    """Files that were changed by hand: their earlier contents are in ``<path>.orig``."""
 
 
 @contextmanager
 def locked(build: Path, *, timeout: float = 0) -> Iterator[None]:
-    """Nobody else works in ``build`` meanwhile; may be nested within a process.
+    """Hold the lock of ``build``; may be nested within a process.
 
-    ``DriveError`` when somebody else does, after ``timeout`` seconds. The operating system frees the lock
-    of a process that died.
+    Raises ``DriveError`` if another process holds it after ``timeout`` seconds. The operating system
+    releases the lock of a process that died.
     """
     folders = Folders(build.absolute())
     private(folders.state)
@@ -63,10 +63,10 @@ def locked(build: Path, *, timeout: float = 0) -> Iterator[None]:
 
 
 def write(build: Path, files: Files) -> Written:
-    """Make ``build`` hold ``files`` and none that we wrote there earlier.
+    """Write ``files`` to ``build`` and delete the files written earlier that are not among them.
 
-    What we did not write stays. Files that are as wanted keep their modification time. A text that starts
-    with ``#!`` becomes executable. ValueError for a path that leaves ``build`` or is kept for our own use.
+    Other files are kept. Unchanged files keep their modification time. A text that starts with ``#!``
+    becomes executable. Raises ValueError for a path outside of ``build`` or reserved for internal use.
     """
     for path in files:
         parts = PurePosixPath(path).parts
@@ -78,7 +78,7 @@ def write(build: Path, files: Files) -> Written:
 
 
 def owned(build: Path) -> dict[str, str]:
-    """Path → SHA-256 of every file that we wrote; empty before the first write."""
+    """Path → SHA-256 of every file written by us; empty before the first write."""
     try:
         listed = json.loads((build / "manifest.json").read_text(encoding="utf-8"))["files"]
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def owned(build: Path) -> dict[str, str]:
 
 
 def fingerprint(files: Files) -> str:
-    """One SHA-256 over paths and texts, whatever their order."""
+    """One SHA-256 over paths and texts, regardless of their order."""
     told = hashlib.sha256()
     for path, text in sorted(files.items()):
         told.update(f"{path}\0{len(text)}\0{text}".encode())
@@ -128,7 +128,7 @@ def _write(build: Path, files: Files) -> Written:
             folders.add(staged.parent)
         with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:  # noqa: PTH123
             stream.write(wanted)
-            os.fchmod(stream.fileno(), mode)  # whatever the umask says
+            os.fchmod(stream.fileno(), mode)  # regardless of the umask
     stale = sorted(before.keys() - after.keys())
     removed = []
     for path in stale:
@@ -143,13 +143,13 @@ def _write(build: Path, files: Files) -> Written:
         staging.mkdir(parents=True, exist_ok=True)
         journal = json.dumps({"manifest": after, "remove": stale})
         (staging / "journal.json").write_text(journal, encoding="utf-8")
-        staging.rename(build / READY)  # from here on the new files are the truth
+        staging.rename(build / READY)  # from here on the new files are the valid ones
         _finish(build)
     return Written(tuple(added), tuple(changed), tuple(removed), tuple(unchanged), tuple(sorted(kept)))
 
 
 def _finish(build: Path) -> None:
-    """Move what is ready into place; may be run any number of times, from any point."""
+    """Move the completed files into place; may be repeated from any point."""
     shutil.rmtree(build / STAGING, ignore_errors=True)
     ready = build / READY
     if not ready.is_dir():
@@ -166,14 +166,15 @@ def _finish(build: Path) -> None:
             _place(ready / "files", build)
         _write_manifest(build, journal["manifest"])
         journal_file.unlink()
-    # Without its journal the folder has been emptied already.
+    # Without its journal the folder has already been emptied.
     shutil.rmtree(ready, ignore_errors=True)
 
 
 def _place(staged: Path, target: Path) -> None:
-    """All that stands in a folder into another one: a folder that is new there goes at once.
+    """Move the contents of a folder into another one; a folder that does not exist there is moved as a
+    whole.
 
-    What is not in ``staged`` any more was moved by a run before this one.
+    What is missing in ``staged`` was moved by an earlier run.
     """
     with os.scandir(staged) as found:
         entries = sorted(found, key=lambda entry: entry.name)
@@ -199,7 +200,7 @@ def _write_manifest(build: Path, manifest: Mapping[str, str]) -> None:
 
 
 def _remove(build: Path, path: str) -> None:
-    """A file of ours, and the folders that it leaves empty."""
+    """Delete a file of ours, and the folders that become empty."""
     target = build / path
     try:
         target.unlink()
@@ -207,7 +208,7 @@ def _remove(build: Path, path: str) -> None:
         return
     except (IsADirectoryError, PermissionError):
         if target.is_dir():
-            return  # a new file's folder has taken the place: this move was begun before
+            return  # a new file's folder has replaced it: this move was begun before
         raise
     for folder in target.parents:
         if folder == build:
@@ -215,11 +216,11 @@ def _remove(build: Path, path: str) -> None:
         try:
             folder.rmdir()
         except OSError:
-            return  # not empty: something else lives there
+            return  # not empty: it contains other files
 
 
 def _keep_aside(target: Path) -> None:
-    """A copy under another name, so that the work of a person isn't lost."""
+    """Copy a file that was changed by hand to another name."""
     shutil.copy2(target, target.with_name(target.name + KEPT_ASIDE))
 
 

@@ -1,12 +1,12 @@
-"""Making of certificates and revocation lists: RFC 5280 as OpenVPN and Kubernetes need it. No store and no
-clock in here.
+"""Builds certificates and revocation lists: RFC 5280 as OpenVPN and Kubernetes need it. Functions without a
+store or a clock.
 
-The VPN's root, which lives for ten years, has a P-384 key, all others have P-256: every OpenVPN client knows
-both, be it on OpenSSL or Mbed TLS, which knows no Ed25519, and so does every part of Kubernetes.
+The VPN's root, valid for ten years, has a P-384 key, all others have P-256: every OpenVPN client supports
+both, whether with OpenSSL or Mbed TLS, which lacks Ed25519, and so does every component of Kubernetes.
 
-The VPN's have no name constraints. The root is trusted by OpenVPN alone, for this VPN alone; servers may have
-public names outside the cluster's domain, and OpenSSL measures the common name of a certificate without a
-subjectAltName as if it were a DNS name, which would refuse ``ada``.
+The VPN's certificates have no name constraints. The root is trusted by OpenVPN only, for this VPN only;
+servers may have public names outside of the cluster's domain, and OpenSSL checks the common name of a
+certificate without a subjectAltName as if it were a DNS name, which would refuse ``ada``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Kind: TypeAlias = Literal["client", "server"]
 Signer: TypeAlias = (
     ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey
 )
-"""A key of an authority. Ours are ECDSA; an imported one may be any that easy-rsa makes."""
+"""The key of a CA. Ours are ECDSA; an imported one may be any that easy-rsa creates."""
 
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
-"""A key of a server or a laptop. Those that we make are ECDSA."""
+"""The key of a server or a laptop. Those that we generate are ECDSA."""
 
 BACKDATE: Final = timedelta(minutes=5)
-"""Clocks of laptops, masters and servers differ."""
+"""Tolerates differences between the clocks of laptops, masters and servers."""
 
 REASONS: Final = {
     "unspecified": x509.ReasonFlags.unspecified,
@@ -44,14 +44,14 @@ REASONS: Final = {
     "cessationOfOperation": x509.ReasonFlags.cessation_of_operation,
     "privilegeWithdrawn": x509.ReasonFlags.privilege_withdrawn,
 }
-"""Why a certificate was revoked (RFC 5280, 5.3.1), without what can be undone."""
+"""Reasons of a revocation (RFC 5280, 5.3.1), without those that can be undone."""
 
 _EKU: Final = {"client": ExtendedKeyUsageOID.CLIENT_AUTH, "server": ExtendedKeyUsageOID.SERVER_AUTH}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a revocation list."""
+    """An entry of a revocation list."""
 
     serial: int
     when: datetime
@@ -59,23 +59,23 @@ class Entry:
 
 
 def root_key() -> ec.EllipticCurvePrivateKey:
-    """A fresh key for a root."""
+    """A new key for a root."""
     return ec.generate_private_key(ec.SECP384R1())
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """A fresh key for anybody else."""
+    """A new key for any other certificate."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def root(
     key: Signer, name: str, now: datetime, days: int, *, path: int | None, signs: bool = False
 ) -> x509.Certificate:
-    """A self-signed authority.
+    """A self-signed CA certificate.
 
     Args:
-        path: How many authorities may be below it, one under the other; None for any number.
-        signs: Whether its key also signs handshakes and the like, as those that kubeadm makes.
+        path: How many CAs may be below it in a chain; None for any number.
+        signs: Whether its key also signs handshakes and the like, as those of kubeadm do.
     """
     subject = subject_of(name)
     builder = _builder(subject, subject, key.public_key(), now - BACKDATE, now + timedelta(days=days))
@@ -85,7 +85,7 @@ def root(
 def intermediate(
     key: Signer, name: str, issuer: x509.Certificate, issuer_key: Signer, now: datetime, days: int
 ) -> x509.Certificate:
-    """An authority for servers and clients only. It ends with its issuer at the latest."""
+    """An intermediate CA certificate for servers and clients only. It expires no later than its issuer."""
     end = min(now + timedelta(days=days), issuer.not_valid_after_utc)
     builder = _builder(subject_of(name), issuer.subject, key.public_key(), now - BACKDATE, end)
     builder = _authority(builder, key, path=0).add_extension(_issuer_id(issuer), critical=False)
@@ -112,8 +112,8 @@ def end_entity(
     now: datetime,
     life: timedelta,
 ) -> x509.Certificate:
-    """A server's or client's certificate. ``names`` are its DNS names and IP addresses. It ends with its
-    issuer at the latest."""
+    """A server's or client's certificate. ``names`` are its DNS names and IP addresses. It expires no later
+    than its issuer."""
     end = min(now + life, issuer.not_valid_after_utc)
     builder = (
         _builder(subject, issuer.subject, key, now - BACKDATE, end)
@@ -136,7 +136,7 @@ def revocation_list(
     begins: datetime,
     ends: datetime,
 ) -> x509.CertificateRevocationList:
-    """A signed CRL. The same arguments give the same bytes (RFC 6979), save with an RSA-PSS key."""
+    """A signed CRL. The same arguments give the same bytes (RFC 6979), except with an RSA-PSS key."""
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(issuer.subject)
@@ -155,7 +155,7 @@ def revocation_list(
 
 
 def entries_of(crl: x509.CertificateRevocationList) -> tuple[Entry, ...]:
-    """The lines of a CRL."""
+    """The entries of a CRL."""
     words = {flag: word for word, flag in REASONS.items()}
     found = []
     for row in crl:
@@ -168,7 +168,7 @@ def entries_of(crl: x509.CertificateRevocationList) -> tuple[Entry, ...]:
 
 
 def number_of(crl: x509.CertificateRevocationList) -> int:
-    """The number of a CRL; 0 for one without."""
+    """The number of a CRL; 0 if it has none."""
     try:
         return crl.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
     except x509.ExtensionNotFound:
@@ -176,16 +176,16 @@ def number_of(crl: x509.CertificateRevocationList) -> int:
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """The common name of the subject, or the whole subject where it has none."""
+    """The common name of the subject, or the whole subject if it has none."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if found else certificate.subject.rfc4514_string()
 
 
 def kind_of(certificate: x509.Certificate) -> Kind | None:
-    """Whose the certificate is; None for nobody's who speaks TLS.
+    """Whether the certificate is a server's or a client's; None if it is not for TLS.
 
-    One for both server and client is a client's: servers let its holder in, so it has to be known by a
-    person's name, and revoked with that person.
+    A certificate for both counts as a client's: servers accept it, so it must be attributed to a user, and
+    be revoked with that user.
     """
     try:
         usages = set(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
@@ -197,7 +197,7 @@ def kind_of(certificate: x509.Certificate) -> Kind | None:
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The DNS names and addresses of a certificate, in its order."""
+    """The DNS names and addresses of a certificate, in order."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -206,7 +206,7 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def may_have_authorities_below(certificate: x509.Certificate) -> bool:
-    """Whether a root's path length leaves room for an intermediate."""
+    """Whether a root's path length allows an intermediate."""
     try:
         basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     except x509.ExtensionNotFound:
@@ -215,7 +215,7 @@ def may_have_authorities_below(certificate: x509.Certificate) -> bool:
 
 
 def public_key_of(certificate: x509.Certificate) -> PublicKey:
-    """The key of a server's or client's certificate."""
+    """The public key of a server's or client's certificate."""
     return cast("PublicKey", certificate.public_key())
 
 
@@ -224,28 +224,28 @@ def pem(made: x509.Certificate | x509.CertificateRevocationList) -> str:
 
 
 def key_der(key: Signer) -> bytes:
-    """PKCS#8 in the clear, for something that seals it."""
+    """Unencrypted PKCS#8 in DER, to be encrypted by the caller."""
     return key.private_bytes(
         serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def key_pem(key: Signer) -> str:
-    """PKCS#8 in the clear."""
+    """Unencrypted PKCS#8 in PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
 
 
 def signer(key: object) -> Signer:
-    """``ValueError`` for a key that does not sign certificates."""
+    """Return the key. Raises ``ValueError`` if it cannot sign certificates."""
     if not isinstance(key, Signer):
         raise ValueError("a key of this type signs no certificates")  # noqa: TRY004 - the data are wrong
     return key
 
 
 def fits(key: Signer, certificate: x509.Certificate) -> bool:
-    """Whether this is the certificate's own key."""
+    """Whether this is the private key of the certificate."""
     return bool(key.public_key() == certificate.public_key())
 
 
@@ -301,13 +301,8 @@ def _hash(key: Signer) -> hashes.SHA256 | hashes.SHA384 | None:
 
 
 def _key_usage(*, signs: bool = True, authority: bool = False) -> x509.KeyUsage:
-    """What a key is for (RFC 5280, 4.2.1.3): ECDSA only signs. No encipherment and, TLS being ephemeral, no
-    agreement.
-
-    Args:
-        signs: Handshakes and the like.
-        authority: Certificates and revocation lists.
-    """
+    """The key usage (RFC 5280, 4.2.1.3): ECDSA only signs. No encipherment and, as TLS uses ephemeral keys,
+    no key agreement."""
     return x509.KeyUsage(
         digital_signature=signs,
         content_commitment=False,
