@@ -27,7 +27,7 @@ from infra.shipped_files import ROOT
 MANAGED_POLICY: Final = 6144
 """Characters of a managed policy without white space (IAM User Guide, "IAM and AWS STS quotas")."""
 POLICIES_PER_ROLE: Final = 10
-"""Managed policies of a role, unless AWS was asked for more (the same page)."""
+"""Managed policies per role, by the default quota (the same page)."""
 
 PARTS: Final = frozenset(
     {
@@ -36,31 +36,31 @@ PARTS: Final = frozenset(
         "database", "web-identity", "cloudfront", "state", "secrets",
     }
 )  # fmt: skip
-"""What a cluster may have. ``regions`` is what every cluster with a region in AWS has."""
+"""The parts that a cluster may have. Every cluster with an AWS region has ``regions``."""
 
 Statement: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What policies are limited to."""
+    """The limits of the policies."""
 
     environment: str
     """The first part of AWS names, and the value of the tag ``environment``."""
     account: str
-    """Its id; ``*`` for any, where the spec names none."""
+    """The account id; ``*`` for any, if the spec does not name one."""
     partition: str
     """``aws``, ``aws-us-gov``, ``aws-cn``."""
     regions: tuple[str, ...]
     state_bucket: str
-    """Empty without a state in S3."""
+    """Empty if the state is not in S3."""
     state_key: str
     secrets: str
-    """The first part of parameters' names: ``/causeway/research``."""
+    """The prefix of parameters: ``/causeway/research``."""
 
     @property
     def dns_suffix(self) -> str:
-        """How services are named as principals (IAM User Guide, "AWS service principals")."""
+        """The suffix of service principals (IAM User Guide, "AWS service principals")."""
         return "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
 
 
@@ -73,11 +73,12 @@ EXAMPLE: Final = Scope(
     state_key="research/terraform.tfstate",
     secrets="/causeway/research",
 )
-"""The environment that ``docs/iam`` shows the policies of."""
+"""The environment whose policies ``docs/iam`` shows."""
 
 
 def scope(cluster: Cluster) -> Scope:
-    """What the policies of a cluster are limited to. Regions that left the spec still have to be emptied."""
+    """The limits of a cluster's policies. Regions that left the spec are included, as they still have to be
+    emptied."""
     secrets = cluster.secrets
     regions = {each.region for each in cluster.regions} | {each.region for each in cluster.retired}
     if secrets.store == "ssm":
@@ -94,7 +95,7 @@ def scope(cluster: Cluster) -> Scope:
 
 
 def parts(cluster: Cluster) -> frozenset[str]:
-    """What a cluster has, of `PARTS`."""
+    """The parts of `PARTS` that a cluster has."""
     regions, mesh = cluster.regions, cluster.network.interconnect == "transit-gateway"
     nat = any(region.nat for region in regions)
     groups = [group for pool in cluster.pools for group in pool.groups]
@@ -126,11 +127,11 @@ def parts(cluster: Cluster) -> frozenset[str]:
 
 
 def render(limits: Scope, present: Collection[str]) -> dict[str, tuple[Statement, ...]]:
-    """File's name → its statements, each file within `MANAGED_POLICY`; one without statements is left out.
+    """File name → its statements, each file within `MANAGED_POLICY`; files without statements are left out.
 
     Args:
-        limits: What they are limited to.
-        present: The parts of `PARTS` that there are.
+        limits: The limits of the policies.
+        present: The parts of `PARTS` that the cluster has.
     """
     values = {**asdict(limits), "dns_suffix": limits.dns_suffix}
     files: dict[str, tuple[Statement, ...]] = {}
@@ -145,12 +146,12 @@ def render(limits: Scope, present: Collection[str]) -> dict[str, tuple[Statement
 
 
 def texts(files: Mapping[str, Iterable[Statement]]) -> Files:
-    """The same files as text."""
+    """The files as JSON text."""
     return {name: f"{json.dumps(_document(rows), indent=2)}\n" for name, rows in files.items()}
 
 
 def size(statements: Iterable[Statement]) -> int:
-    """The characters of a policy that IAM counts: all but white space."""
+    """The characters of a policy that IAM counts: all except white space."""
     return len(json.dumps(_document(statements), separators=(",", ":")))
 
 
@@ -177,13 +178,13 @@ def _table() -> Mapping[str, Any]:
 
 
 def _needed(sections: Iterable[str], present: Collection[str]) -> set[str]:
-    """The actions that these parts need, of sections of the table."""
+    """The actions that these parts need, from sections of the table."""
     rows = [row for section in sections for row in _table()[section].values()]
     return {action for row in rows if _any(_when(row), present) for action in _actions(row)}
 
 
 def _when(row: list[str] | Mapping[str, Any]) -> str | list[str]:
-    """The parts that a row of the table is for."""
+    """The parts that a row of the table applies to."""
     when: str | list[str] = "regions" if isinstance(row, list) else row.get("when", "regions")
     return when
 
@@ -233,7 +234,7 @@ def _of(items: Iterable[str | Mapping[str, str]], present: Collection[str]) -> I
 
 
 def _pieces(statements: Iterable[Statement]) -> list[tuple[Statement, ...]]:
-    """The statements in their order, in as few policies as that order allows."""
+    """The statements in order, in as few policies as that order allows."""
     pieces: list[tuple[Statement, ...]] = []
     for statement in (part for whole in statements for part in _halves(whole)):
         if pieces and size((*pieces[-1], statement)) <= MANAGED_POLICY:
@@ -244,7 +245,7 @@ def _pieces(statements: Iterable[Statement]) -> list[tuple[Statement, ...]]:
 
 
 def _halves(statement: Statement) -> list[Statement]:
-    """A statement that is too long for any policy, as several with a part of its actions each."""
+    """Split a statement that is too long for any policy into several with some of its actions each."""
     actions = statement["Action"]
     if size([statement]) <= MANAGED_POLICY or len(actions) < 2:
         return [statement]

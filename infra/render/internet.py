@@ -1,4 +1,4 @@
-"""Addresses that are not on the internet."""
+"""Address ranges that are not on the public internet."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ NOT_INTERNET: Final = tuple(
         ),
     )
 )
-"""IANA's special-purpose and multicast addresses. With 169.254.169.254, where AWS hands out a machine's own
-rights."""
+"""IANA's special-purpose and multicast addresses. They include 169.254.169.254, which serves an instance's
+credentials."""

@@ -1,9 +1,9 @@
-"""Packer: one static template, and for each image its values and what must hold of it.
+"""Packer: one static template, and the values and checks of each image.
 
 ::
 
     <image>/image.pkr.hcl         the template, the same for all (templates/packer/static)
-    <image>/plugins.pkr.hcl       what Packer 1.7 and later fetch
+    <image>/plugins.pkr.hcl       plugins that Packer 1.7 and later installs
     <image>/image.pkrvars.json    its values
     <image>/checks.json           variables of the checks that are run on the build instance (packer/checks)
 """
@@ -20,10 +20,10 @@ from infra.render.templating import copied
 _TARGET: Final = "packer"
 
 _KUBERNETES: Final = frozenset({"control-plane", "worker", "gpu-worker"})
-"""Roles that bring kubelet and containerd."""
+"""Roles that install the kubelet and containerd."""
 
 _USER: Final = "ubuntu"
-"""The login of Canonical's images (https://documentation.ubuntu.com/aws/)."""
+"""The user of Canonical's images (https://documentation.ubuntu.com/aws/)."""
 
 
 def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
@@ -43,7 +43,7 @@ def _own(cluster: Cluster, image: Image) -> Files:
 
 
 def _values(cluster: Cluster, image: Image) -> dict[str, Any]:
-    """The template's variables, but those of one run."""
+    """The template's variables, except those of a single run."""
     client = cluster.client
     return {
         "image": image.name,
@@ -67,7 +67,8 @@ def _values(cluster: Cluster, image: Image) -> dict[str, Any]:
 
 
 def literal(value: Any) -> Any:
-    """Values whose texts Packer, which takes most of them for templates of Go's, gives out as they are."""
+    """Values with texts escaped so that Packer, which evaluates most of them as Go templates, returns them
+    unchanged."""
     if isinstance(value, dict):
         return {key: literal(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -76,7 +77,7 @@ def literal(value: Any) -> Any:
 
 
 def _checks(cluster: Cluster, image: Image) -> dict[str, Any]:
-    """Which files of ``packer/checks`` hold for it, and their variables."""
+    """The files of ``packer/checks`` that apply to the image, and their variables."""
     kubernetes = ["kubernetes"] if _KUBERNETES & set(image.roles) else []
     adapters = any(pool.efa_interfaces for pool in cluster.pools if pool.image == image.name)
     return {

@@ -1,4 +1,5 @@
-"""Jinja, for what has no data format of its own. Templates decide nothing: values come ready for use."""
+"""Jinja templates, for files without a data format. Templates contain no logic: values are prepared by
+callers."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ TEMPLATES: Final = ROOT / "templates"
 
 
 ESCAPED: Final = ("html.j2",)
-"""Ends of templates' names whose values are escaped: a browser reads what they make."""
+"""Extensions of templates whose values are escaped, as a browser reads the result."""
 
 
 @cache
@@ -37,7 +38,7 @@ def _environment(*, json_values: bool = False) -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
         finalize=_as_json if json_values else None,
-        # By its name, so that no caller can forget it, and a template that is included has its own way.
+        # By the file's name, so that no caller can forget it, and included templates have their own setting.
         autoescape=select_autoescape(ESCAPED, default=False),
         trim_blocks=True,
         lstrip_blocks=True,
@@ -47,9 +48,9 @@ def _environment(*, json_values: bool = False) -> Environment:
 
 
 def _bytecode_cache() -> FileSystemBytecodeCache | None:
-    """Compiled templates, kept between runs as Python keeps compiled modules: 50 ms of a render.
+    """A cache of compiled templates between runs, which saves 50 ms of a render.
 
-    None where Python keeps no bytecode (``-B``), or where the user's cache folder cannot be written.
+    None if Python writes no bytecode (``-B``), or the user's cache folder is not writable.
     """
     if sys.dont_write_bytecode:
         return None
@@ -58,7 +59,7 @@ def _bytecode_cache() -> FileSystemBytecodeCache | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
         return None
-    # Bytecode is code: only a folder that nobody else can write to is trusted.
+    # Bytecode is executed, so the folder is trusted only if no other user can write to it.
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022 or not os.access(folder, os.W_OK):
         return None
@@ -70,15 +71,15 @@ def _as_json(value: object) -> object:
 
 
 def fill(template: str, **values: object) -> str:
-    """The text of a template, a path below ``templates/``; values are escaped in ``ESCAPED`` ones.
+    """Render a template, a path below ``templates/``; values are escaped in ``ESCAPED`` ones.
 
-    ``RenderError`` when it asks for something that ``values`` does not have.
+    Raises ``RenderError`` if it uses a value that is not in ``values``.
     """
     return _filled(_environment(), template, values)
 
 
 def fill_yaml(template: str, /, **values: object) -> str:
-    """The same of a template of YAML. Each value is written as JSON, which YAML contains: no text becomes
+    """Render a YAML template. Each value is written as JSON, which YAML contains, so that no text becomes
     more than one value."""
     return _filled(_environment(json_values=True), template, values)
 
@@ -92,9 +93,10 @@ def _filled(environment: Environment, template: str, values: Mapping[str, object
 
 @cache
 def static(folder: str) -> dict[str, str]:
-    """Path → text of every Terraform file below a folder of ``templates/``, sorted; paths are relative to it.
+    """Path → text of every Terraform file below a folder of ``templates/``, sorted; paths are relative to
+    it.
 
-    Nothing else, such as what ``terraform init`` leaves behind in a module somebody works on.
+    Other files are left out, such as those that ``terraform init`` writes in a module under development.
     """
     root = TEMPLATES / folder
     paths = sorted(path for path in root.rglob("*.tf") if ".terraform" not in path.parts)
@@ -103,8 +105,9 @@ def static(folder: str) -> dict[str, str]:
 
 @cache
 def copied(target: str) -> dict[str, str]:
-    """Path on a machine → text of every file in ``templates/<target>/static``, sorted: what is the same on
-    every machine of the target. Not what pip compiles there as it installs the wheel."""
+    """Path on a machine → text of every file in ``templates/<target>/static``, sorted: the files that are
+    the same on every machine of the target. Without bytecode that pip compiles when it installs the
+    wheel."""
     root = TEMPLATES / target / "static"
     paths = sorted(path for path in root.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
     return {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in paths}

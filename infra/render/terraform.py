@@ -1,7 +1,7 @@
-"""Terraform: the rendered root, its values, and the static modules it calls.
+"""Terraform: the rendered root module, its values, and the static modules it calls.
 
-The root holds wiring alone: providers, one module call a region, the lines between regions. Every value goes
-out through ``terraform.tfvars.json``, so that quoting is never ours.
+The root module contains only wiring: providers, one module call per region, the connections between regions.
+All values are in ``terraform.tfvars.json``, so that no HCL quoting is needed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from infra.render.kubernetes import homes, kubeadm, volumes
 from infra.render.templating import fill, static
 
 STATE: Final = "../state/terraform.tfstate"
-"""A local state, relative to the root module: tool state is kept apart from what is rendered."""
+"""The path of a local state, relative to the root module: state is kept apart from rendered files."""
 
 _HCL: Final = {"\\b": "\\u0008", "\\f": "\\u000c"}
 
 _SERVED: Final = {"s3": "url", "cloudfront": "cloudfront_folder"}
-"""By who serves an issuer's documents: the variable that asks for it."""
+"""Server of an issuer's documents → the variable for it."""
 
 _ROOT: Final = "terraform/root"
 _MODULES: Final = "terraform/modules"
 
 
 def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
-    """Everything of the root module's folder, by path; nothing for a cluster without AWS regions."""
+    """All files of the root module's folder, by path; empty for a cluster without AWS regions."""
     if not cluster.regions:
         return {}
     wiring = _wiring(cluster)
@@ -87,7 +87,7 @@ def _wiring(cluster: Cluster) -> dict[str, object]:
 
 
 def _renamed(cluster: Cluster) -> list[dict[str, str]]:
-    """The groups of pools that have another name now."""
+    """The old and new name of each group whose pool was renamed."""
     return [
         {
             "region": cluster.region(group.site).key,
@@ -101,7 +101,8 @@ def _renamed(cluster: Cluster) -> list[dict[str, str]]:
 
 
 def _region(region: Region, beside: Iterable[Region]) -> dict[str, str]:
-    """A region in the root, with its names as wide as those beside it: `terraform fmt` aligns columns."""
+    """A region in the root module, with names padded to the width of the other regions', as `terraform fmt`
+    aligns columns."""
     beside = tuple(beside)
     return {
         "key": region.key,
@@ -122,9 +123,11 @@ def _peering(cluster: Cluster, peering: Peering) -> dict[str, str]:
 
 
 def hcl(text: str | None) -> str:
-    """A string as an HCL literal: JSON's quoting, and no templates (HCL syntax, "Template Expressions")."""
+    """A string as an HCL literal: quoted as in JSON, with template sequences escaped (HCL syntax, "Template
+    Expressions")."""
     quoted = json.dumps(text or "", ensure_ascii=False).replace("${", "$${").replace("%{", "%%{")
-    # JSON's short forms that HCL does not know. A backslash of the text's own is doubled, so it stays.
+    # JSON's short escapes that HCL does not have. A backslash in the text itself is already doubled, so it is
+    # not affected.
     return re.sub(r"\\.", lambda found: _HCL.get(found[0], found[0]), quoted)
 
 
@@ -159,13 +162,13 @@ def _values(cluster: Cluster) -> dict[str, Any]:
 
 
 def _volumes_region(cluster: Cluster) -> str | None:
-    """The region in whose file systems the masters make volumes."""
+    """The region in whose file systems the masters provision volumes."""
     sites = {each.site for each in cluster.storage.efs if each.storage_class}
     return next((region.region for region in cluster.regions if region.name in sites), None)
 
 
 def _of_machines(cluster: Cluster) -> list[Bucket]:
-    """Buckets that machines use themselves: those that are pods' volumes and no more are not among them."""
+    """Buckets that machines use themselves, without those that only pods use as volumes."""
     copied = {each.bucket for each in cluster.storage.copies}
     return [
         each
@@ -179,7 +182,7 @@ def _rights(bucket: Bucket) -> dict[str, object]:
 
 
 def _region_values(cluster: Cluster, region: Region) -> dict[str, Any]:
-    """One region, in the shape of ``modules/region/variables.tf``."""
+    """The values of one region, in the shape of ``modules/region/variables.tf``."""
     named = [each for each in (*cluster.ssh_nodes, *cluster.access_gateways) if each.site == region.name]
     masters = cluster.control_plane.masters if cluster.control_plane else ()
     here = [each for each in masters if each.site == region.name]
@@ -220,7 +223,7 @@ def _transit_gateway(cluster: Cluster, region: Region) -> dict[str, Any]:
     return {
         "asn": region.asn,
         "subnets": [subnet.name for subnet in region.tier("private")],
-        # What lies behind it for the others: everything behind the hub's.
+        # The range that the others route to it: the whole supernet for the hub.
         "block": str(network.supernet if network.hub == region.name else region.vpc),
         "lans": [str(lan) for lan in transit.lans],
         "behind": {cluster.region(peer).key: list(map(str, transit.behind.get(peer, ()))) for peer in peers},
@@ -249,7 +252,7 @@ def _network(cluster: Cluster, region: Region) -> dict[str, Any]:
             port.name: {"protocol": port.protocol, "from": port.first, "to": port.last}
             for port in cluster.network.overlay_ports
         },
-        # Open to the world only where something answers.
+        # Open to the internet only if a service listens.
         "vpn_ports": {
             listener.service: {"protocol": listener.protocol, "port": listener.port}
             for server in cluster.access.vpn.servers
@@ -275,7 +278,7 @@ def _vpn(cluster: Cluster, region: Region) -> dict[str, Any] | None:
     if not links:
         return None
     return {
-        # Amazon's side is a gateway of the VPC's own, or the transit gateway.
+        # AWS's end is the VPC's virtual private gateway, or the transit gateway.
         **({"asn": region.asn} if cluster.network.interconnect == "peering" else {}),
         "customer_gateways": {
             link.customer_gateway: {
@@ -324,7 +327,7 @@ def _image(image: Image, region: Region) -> dict[str, Any]:
 
 
 def _node_pool(pool: NodePool, group: NodeGroup) -> dict[str, Any]:
-    """The variable ``pool`` of the module ``node_pool``; fields have the names that they have there."""
+    """The variable ``pool`` of the module ``node_pool``, with the same field names."""
     return {
         "name": group.name,
         "image": pool.image,
@@ -375,7 +378,7 @@ def _instance(instance: Instance) -> dict[str, Any]:
 
 
 def _doors(instance: Instance) -> dict[str, Any]:
-    """What an SSH node or VPN end point has and a master has not."""
+    """Fields of an SSH node or VPN server that masters do not have."""
     return {
         "role": instance.role,
         "public_name": instance.public_name,

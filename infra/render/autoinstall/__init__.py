@@ -24,11 +24,12 @@ from infra.render.templating import copied, fill
 _TARGET: Final = "autoinstall"
 
 HTTP_PORT: Final = 8080
-"""Where the site's folder is served from, on the machine that runs dnsmasq."""
+"""The port that serves the site's folder, on the machine that runs dnsmasq."""
 
 
 def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
-    """``<site>/…`` → text, for each site that wants it and has a machine whose MAC address is known."""
+    """``<site>/…`` → text, for each site with autoinstall enabled and a machine whose MAC address is
+    known."""
     return merge(
         under(site.name, _site(cluster, site, nodes))
         for site in cluster.sites
@@ -47,8 +48,8 @@ def _site(cluster: Cluster, site: PhysicalSite, nodes: list[PhysicalNode]) -> Fi
 
 
 def _netboot(site: PhysicalSite, nodes: Iterable[PhysicalNode]) -> Files:
-    """How machines start from the network, dnsmasq leads to iPXE, iPXE to the installer: ``dnsmasq.conf``,
-    and ``mac-<MAC>.ipxe`` for each machine."""
+    """The network boot of machines, from dnsmasq to iPXE to the installer: ``dnsmasq.conf``, and
+    ``mac-<MAC>.ipxe`` for each machine."""
     nodes = list(nodes)
     scripts = {
         f"mac-{_hex(node.mac)}.ipxe": fill(
@@ -61,5 +62,5 @@ def _netboot(site: PhysicalSite, nodes: Iterable[PhysicalNode]) -> Files:
 
 
 def _hex(mac: str | None) -> str:
-    """As iPXE's ``hexraw`` has it: ``0cc47a0a000b``."""
+    """A MAC address in the format of iPXE's ``hexraw``: ``0cc47a0a000b``."""
     return (mac or "").replace(":", "")

@@ -1,4 +1,4 @@
-"""A machine's seed: what the installer asks, answered."""
+"""A machine's seed: the answers to the installer's questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_ID: Final = re.compile(r"/dev/disk/by-id/(?:ata|nvme|scsi|usb|virtio)-(?!eui
 """Links that udev names by a disk's ID_SERIAL (systemd, 60-persistent-storage.rules)."""
 
 _USUAL: Final = 1500
-"""Ethernet's packets, where nobody says otherwise."""
+"""Ethernet's MTU, used if the spec does not set one."""
 
 _UNLIKE_JSON: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
@@ -30,15 +30,15 @@ def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
         key: quoted(value) for key, value in _values(cluster, site, node, system).items()
     }
     values["mtu"] = None if site.mtu == _USUAL else site.mtu
-    # Which disk may be erased is never guessed: without it in the spec, the person at the console is asked.
+    # The disk to erase is never guessed: if the spec does not name it, the installer asks at the console.
     values["interactive"] = None if system else quoted(["storage"])
     names = ("user-data", "meta-data", "network-config")
     return {name: fill(f"{_TEMPLATES}/{name}.j2", node=node.name, site=site.name, **values) for name in names}
 
 
 def quoted(value: object) -> str:
-    """A value as YAML on one line: JSON is YAML (YAML 1.2, 1.3), but for what YAML takes for the end of a
-    line, or for no text at all."""
+    """A value as YAML on one line: as JSON, which YAML contains (YAML 1.2, 1.3), with escapes for characters
+    that YAML takes as line breaks or does not allow."""
     return _UNLIKE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
@@ -60,7 +60,7 @@ def _values(cluster: Cluster, site: PhysicalSite, node: PhysicalNode, system: st
 
 
 def _layout(device: str) -> dict[str, Any]:
-    """One file system on one disk, whatever firmware there is; no other disk is touched."""
+    """One file system on one disk, for BIOS and UEFI; other disks are not touched."""
     named = _BY_ID.fullmatch(device)
     match = {"serial": glob.escape(named[1])} if named else {"path": glob.escape(device)}
     return {"name": "direct", "match": match}

@@ -1,7 +1,7 @@
-"""Chef: a repository of roles, an environment, data bags and nodes, as ``chef-client --local-mode`` reads it.
+"""Chef: a repository of roles, an environment, data bags and nodes, for ``chef-client --local-mode``.
 
-Attributes go out as JSON, and name secrets without holding any: a machine finds them below
-``/etc/causeway/secrets``. The cookbooks are in ``cookbooks/``, hand-written; here are their values.
+Attributes are JSON. They name secrets but do not contain any: a machine reads them from
+``/etc/causeway/secrets``. The cookbooks are in ``cookbooks/``; this package renders their values.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _TARGET = "chef"
 
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
-    """The repository, by path. File systems that are not made yet have no id."""
+    """The repository, by path. The ids of file systems are missing before they are created."""
     return merge(
         [
             copied(_TARGET),
-            # What the user said, for client.rb.
+            # The user's own settings, for client.rb.
             {"license": f"{cluster.client.license}\n"} if cluster.client.license else {},
             environment.render(cluster, outputs),
             under("roles", roles.render(cluster)),

@@ -1,4 +1,4 @@
-"""The environment: what is the same for all machines, and which cookbooks they run."""
+"""The environment: attributes common to all machines, and the versions of cookbooks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _base(cluster: Cluster) -> dict[str, Any]:
     return {
         "time_servers": list(machines.time_servers),
         "sudo_groups": [group.name for group in access.groups if group.sudo],
-        # The person who sets a machine up must not be locked out by it.
+        # The user who sets up a machine must not be locked out.
         "login_groups": [access.admin.login, *access.node_groups],
         "packages": list(machines.packages),
         "unattended_upgrades": machines.unattended_upgrades,
@@ -83,7 +83,8 @@ def _base(cluster: Cluster) -> dict[str, Any]:
 
 
 def _registry_mirrors(cluster: Cluster) -> dict[str, list[str]]:
-    """Neighbours first, which answer immediately and do not forward, then the spec's own mirrors."""
+    """The mirror on the node first, which answers immediately and does not forward requests, then the spec's
+    mirrors."""
     stated = {registry: list(mirrors) for registry, mirrors in cluster.machines.registry_mirrors.items()}
     if not cluster.kubernetes.has("registry-mirror"):
         return stated
@@ -119,7 +120,7 @@ def _egress(kubernetes: Kubernetes) -> dict[str, Any]:
 
 
 def _package_version(kubernetes: Kubernetes) -> str:
-    """As apt_preferences(5) has it; what follows the number is the package's own revision."""
+    """A version pattern for apt_preferences(5); the number is followed by the package's revision."""
     pinned = kubernetes.release != kubernetes.version
     return f"{kubernetes.release}-*" if pinned else f"{kubernetes.release}.*"
 
@@ -130,7 +131,7 @@ def _endpoint(cluster: Cluster) -> str | None:
 
 
 def _ssh_access(cluster: Cluster) -> dict[str, list[str]]:
-    """Host name → groups: cloud machines have no node object of their own to say it."""
+    """Host name → groups: cloud machines have no node object of their own that could contain them."""
     groups = {fqdn: each.groups for each in cluster.access.ssh for fqdn in each.nodes}
     return {node.hostname: list(groups[node.fqdn]) for node in cluster.ssh_nodes}
 
@@ -210,9 +211,9 @@ COOKBOOKS: Final = ROOT / "cookbooks"
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Cookbook → the version that its ``metadata.rb`` states, by name. A folder's name is its cookbook's.
+    """Cookbook → version from its ``metadata.rb``. The cookbook is named by its folder.
 
-    ``RenderError`` for metadata without a plain version.
+    Raises ``RenderError`` for metadata without a plain version.
     """
     found = {}
     for metadata in sorted(COOKBOOKS.glob("*/metadata.rb")):

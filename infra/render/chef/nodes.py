@@ -1,6 +1,5 @@
-"""A node object for each machine with a name of its own, what it is and what it has; and for each bake of an
-image, for Packer's chef-client.
-"""
+"""A node object for each named machine, with its role and hardware; and one for each image, for chef-client
+during a bake."""
 
 from __future__ import annotations
 
@@ -79,14 +78,16 @@ def _normal(site: PhysicalSite, node: PhysicalNode, groups: list[str]) -> dict[s
 
 
 def _taking_runs(node: PhysicalNode, *, alone: bool) -> dict[str, Any]:
-    """The table of ``direct_runs`` would drop what a gateway is there for. ``alone``: there is no cluster."""
+    """Attributes that disable the firewall of ``direct_runs`` on a gateway, where it would drop forwarded
+    traffic. ``alone``: whether there is no cluster."""
     recipes = roles.recipes(node.run_list, alone=alone)
     guarded = "direct_runs" in recipes and roles.GATEWAYS.intersection(node.roles)
     return {"direct_runs": {"firewall": False}} if guarded else {}
 
 
 def _normal_instance(instance: Instance, image: Image, access: Mapping[str, list[str]]) -> dict[str, Any]:
-    """As ``/usr/local/lib/causeway/boot`` makes it in the image; the address is AWS's to choose."""
+    """The attributes that ``/usr/local/lib/causeway/boot`` sets on an image's instances; AWS assigns the
+    address."""
     normal: dict[str, Any] = {
         "causeway": {
             "name": instance.hostname,

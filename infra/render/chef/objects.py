@@ -1,4 +1,4 @@
-"""Chef's own forms of a role, an environment and a node, with the keys that it reads.
+"""Chef's JSON formats of roles, environments and nodes.
 
 https://docs.chef.io/roles/, https://docs.chef.io/environments/: "JSON".
 """
@@ -41,7 +41,7 @@ def environment(name: str, description: str, pins: Mapping[str, str], defaults: 
 
 
 def node(name: str, cluster: Cluster, run_list: Iterable[str], normal: Attributes) -> dict[str, Any]:
-    """A file of ``nodes/``. Automatic attributes are the machine's to find."""
+    """A file of ``nodes/``. Automatic attributes are left out, as the machine detects them."""
     return {
         "name": name,
         "chef_environment": cluster.environment,

@@ -1,4 +1,4 @@
-"""Data bags of users and groups: those of the spec, to be made, and those who left, to be removed."""
+"""Data bags of users and groups: those in the spec, to be created, and former ones, to be removed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from infra.model.platform import Departed, Group, User
 
 
 def render(cluster: Cluster) -> Files:
-    """``users/<login>.json`` and ``groups/<name>.json``. An item's ``action`` says what is to be done."""
+    """``users/<login>.json`` and ``groups/<name>.json``. An item's ``action`` says whether to create or
+    remove it."""
     access = cluster.access
     users = [*map(_user, access.users), *map(_departed_user, access.departed_users)]
     groups = [

@@ -1,4 +1,4 @@
-"""Roles: those of the catalogue, and one for each GPU family that the cluster has; and a Policyfile."""
+"""Roles: those of the catalogue, and one for each GPU family in the cluster; and a Policyfile."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _alone(cluster: Cluster) -> bool:
 
 
 def _of_nodes(cluster: Cluster) -> dict[str, Any]:
-    """What machines with GPUs leave to the cluster's add-ons."""
+    """Attributes of GPU machines for functions that the cluster's add-ons take over."""
     if _alone(cluster):
         return {}
     on = cluster.kubernetes.has
@@ -47,7 +47,7 @@ def _of_nodes(cluster: Cluster) -> dict[str, Any]:
 
 
 def run_lists(cluster: Cluster) -> dict[str, tuple[str, ...]]:
-    """Role → its recipes, other roles spelt out: for what knows no roles."""
+    """Role → its recipes, with nested roles expanded: for tools without roles."""
     alone = _alone(cluster)
     families = [catalogue.family_role(family.name) for family in cluster.gpu_families]
     return {
@@ -75,8 +75,8 @@ def _family(family: GpuFamily, *, alone: bool) -> dict[str, Any]:
 
 
 def policyfile(cluster: Cluster) -> Files:
-    """``Policyfile.rb``, for those who prefer policies to roles and environments. Names in it are such as
-    need no quoting: the spec and the cookbooks see to that."""
+    """``Policyfile.rb``, for users who prefer policies to roles and environments. Its names need no quoting:
+    the spec and the cookbooks ensure that."""
     return {
         "Policyfile.rb": fill(
             "chef/Policyfile.rb.j2",

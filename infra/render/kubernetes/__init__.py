@@ -1,17 +1,17 @@
-"""Kubernetes: what kubeadm is told, and every object of the cluster that is ours.
+"""Kubernetes: kubeadm's configuration, and all of the cluster's own objects.
 
 ::
 
     kubernetes/
       kustomization.yaml        every part that is applied, in order: `kubectl apply --server-side -k`
-      <part>/                   one part: its objects in a few files, and a kustomization of its own
+      <part>/                   one part: its objects in a few files, and its own kustomization
       kubeadm/                  configuration of masters, workers and kubelets; read by kubeadm, not applied
-      charts/                   Helm releases: what is installed, from where, and with which values
-      after/                    parts of kinds that charts bring: applied like the others, after the charts
+      charts/                   Helm releases: charts, repositories, versions and values
+      after/                    parts whose CRDs come with charts: applied after the charts
 
-A part is a row of ``APPLIED`` or ``AFTER``, which give objects, or of ``READ``, which give text, and a module
-here of its name, or a function in one of ``SHARED``. Objects that no cluster changes, or in a few values, are
-YAML below ``templates/kubernetes``.
+A part is a row of ``APPLIED`` or ``AFTER``, which produce objects, or of ``READ``, which produce text; it is
+a module here of the same name, or a function in one of ``SHARED``. Objects that are the same in all
+clusters, or differ in a few values, are YAML below ``templates/kubernetes``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ APPLIED: Final[tuple[str, ...]] = (
     "monitoring",
     "autoscaler",
 )
-"""Parts that give objects, in the order in which they are applied."""
+"""Parts that produce objects, in the order in which they are applied."""
 
 AFTER: Final[tuple[str, ...]] = (
     "features",
@@ -64,7 +64,7 @@ AFTER: Final[tuple[str, ...]] = (
     "grafana",
     "queues",
 )
-"""Parts whose objects are of kinds that charts bring, in the order in which they are applied."""
+"""Parts whose CRDs come with charts, in the order in which they are applied."""
 
 SHARED: Final[Mapping[str, frozenset[str]]] = {
     "access": frozenset({"access", "joining", "upgrades"}),
@@ -73,14 +73,14 @@ SHARED: Final[Mapping[str, frozenset[str]]] = {
     "pod_network": frozenset({"firewall", "flannel"}),
     "research": frozenset({"sweeps"}),
 }
-"""Module → the parts whose functions it has. Every other part is a module with a function ``objects``."""
+"""Module → the parts that it has functions for. Every other part is a module with a function ``objects``."""
 
 READ: Final[tuple[str, ...]] = ("kubeadm", "charts")
 """Modules whose files are read by other tools than kubectl."""
 
 
 def objects(part: str, cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
-    """The files of a part, each with its objects; none where the cluster does without it."""
+    """The files of a part with their objects; empty if the cluster does not need it."""
     shared = next((module for module, parts in SHARED.items() if part in parts), None)
     module = import_module(f"infra.render.kubernetes.{shared or part}")
     make: _Applied = getattr(module, part if shared else "objects")
@@ -88,7 +88,7 @@ def objects(part: str, cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Docum
 
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
-    """Everything of ``build/<env>/kubernetes/``; nothing for a cluster without a control plane."""
+    """All files of ``build/<env>/kubernetes/``; empty for a cluster without a control plane."""
     if cluster.control_plane is None:
         return {}
     read: dict[str, Files] = {}
@@ -106,7 +106,7 @@ def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
 
 
 def _stage(parts: tuple[str, ...], cluster: Cluster, outputs: Outputs) -> Files:
-    """The folders of parts that have objects, and a kustomization over them in their order."""
+    """The folders of parts that have objects, and a kustomization of them in order."""
     folders: dict[str, Files] = {}
     for part in parts:
         if documents := objects(part, cluster, outputs):

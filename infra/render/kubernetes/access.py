@@ -1,4 +1,4 @@
-"""Who may do what: people of the spec, masters and workers."""
+"""RBAC rights of users, masters and workers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _VIEWER: Final = "causeway:viewer"
 
 
 def access(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Who may do what: rights of the spec's people.
+    """RBAC rights of the spec's users.
 
-    Who may become root on machines runs the cluster. Everybody else works in the own namespace and in those
-    of their groups, and sees the nodes, the queues and the classes of work. Who has left the spec is in no
-    binding.
+    Users who may become root on machines are cluster administrators. Everyone else has rights in their own
+    namespace and in those of their groups, and may read nodes, queues and priority classes. Users who left
+    the spec are in no binding.
 
-    Gives roles, then who has them.
+    Returns roles, then bindings.
     """
     return {
         "roles.yaml": static("access/roles"),
@@ -66,12 +66,12 @@ ADDRESSES: Final = "node-addresses"
 
 
 def joining(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
-    """What masters need to approve certificates of kubelets (cookbooks/kubernetes, ``upkeep``).
+    """What masters need to approve kubelet certificates (cookbooks/kubernetes, ``upkeep``).
 
-    Rights of the tokens that machines of pools join with; and addresses of machines with a name of their own:
-    the only ones that their serving certificates may have.
+    The rights of bootstrap tokens with which pool instances join; and the addresses of named machines, the
+    only ones that their serving certificates may have.
 
-    Gives ``addresses.yaml``, and ``rights.yaml`` where masters create such tokens.
+    Returns ``addresses.yaml``, and ``rights.yaml`` if masters create such tokens.
     """
     addresses = {
         **{node.name: node.address for site in cluster.sites for node in site.nodes},
@@ -85,5 +85,5 @@ def joining(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def upgrades(_cluster: Cluster, _outputs: Outputs = NO_OUTPUTS) -> Documents:
-    """What a worker may do while it is upgraded."""
+    """The rights of a worker while it is upgraded."""
     return {"rights.yaml": static("upgrades/rights")}

@@ -1,4 +1,4 @@
-"""Objects of add-ons beside their charts, or in place of one: parts of one or two files each."""
+"""Objects of add-ons beside their charts, or instead of one: parts of one or two files each."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ EFA: Final = "efa-device-plugin"
 
 
 def efa(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Elastic Fabric Adapters, offered to pods as ``vpc.amazonaws.com/efa``: AWS's device plugin, on the
-    nodes of pools that have them.
+    """AWS's device plugin for Elastic Fabric Adapters, on the nodes of pools that have them; pods request
+    ``vpc.amazonaws.com/efa``.
 
-    A pod that asks for adapters gets their files in ``/dev/infiniband``; it needs neither the host's network
-    nor a capability. The plugin's source is not published: what its pod may do and sees is what AWS's own
-    chart gives it (aws/eks-charts, ``aws-efa-k8s-device-plugin``), but for a folder of the host that is
-    Neuron's.
+    A pod that requests adapters gets their devices in ``/dev/infiniband``; it needs neither host networking
+    nor a capability. The plugin's source is not published: its pod's rights and mounts are those of AWS's
+    chart (aws/eks-charts, ``aws-efa-k8s-device-plugin``), except a host folder for Neuron.
 
-    Gives its DaemonSet; nothing where no pool has adapters.
+    Returns its DaemonSet; nothing if no pool has adapters.
     """
     addon = cluster.kubernetes.addon(EFA)
     if addon is None or addon.image is None:
@@ -37,15 +36,15 @@ def efa(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def features(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """What Node Feature Discovery makes of machines' reports: taints of nodes whose GPUs are sick, or whose
-    scratch space is not mounted.
+    """Rules with which Node Feature Discovery taints nodes whose GPUs are sick, or whose scratch space is
+    not mounted.
 
-    A kubelet may not taint its own node (admission plugin NodeRestriction), and node-problem-detector taints
-    none. The machine's own check writes a file, the agent on the node reports it, and Node Feature
-    Discovery's master, which alone may change nodes, sets the taint and takes it away. An agent may report of
-    its own node and of no other.
+    A kubelet may not taint its own node (admission plugin NodeRestriction), and node-problem-detector does
+    not set taints. The machine's check writes a file, the agent on the node reports it, and Node Feature
+    Discovery's master, the only component that may change nodes, sets and removes the taint. An agent may
+    report only for its own node.
 
-    Gives ``rules.yaml`` and ``policy.yaml``; nothing where the add-on is off.
+    Returns ``rules.yaml`` and ``policy.yaml``; nothing if the add-on is disabled.
     """
     if not cluster.kubernetes.has("node-feature-discovery"):
         return {}
@@ -56,13 +55,13 @@ MIRROR: Final = "registry-mirror"
 
 
 def mirror(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Image layers of neighbours are for the node's own containerd: the mirror has no port on every machine.
+    """A policy that removes the node port of the image mirror, which only the node's own containerd uses.
 
-    Spegel's chart makes a Service of type NodePort, whatever its values say, and Kubernetes gives it a port
-    between 30000 and 32767 on all machines. Nobody uses it: containerd asks the pod of its node, at the
-    node's loopback address (``nodes.py``). So the API server makes a plain Service of it.
+    Spegel's chart always creates a Service of type NodePort, and Kubernetes opens a port between 30000 and
+    32767 for it on all machines. It is not needed: containerd connects to the pod on its node, at the
+    loopback address (``nodes.py``). So the API server changes the Service to ClusterIP.
 
-    Gives the policy, before the chart comes; nothing where the mirror is off.
+    Returns the policy, applied before the chart; nothing if the mirror is disabled.
     """
     addon = cluster.kubernetes.addon(MIRROR)
     if addon is None or addon.chart is None:
@@ -72,13 +71,12 @@ def mirror(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def pages(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Internal pages, https://<namespace>.<internal domain>: the authority and its certificate for all of
-    them.
+    """The CA of internal pages, https://<namespace>.<internal domain>, and one certificate for all of them.
 
-    The authority's key comes from the secrets store as the Secret ``internal-ca``. Traefik shows its
-    certificate, which is good for every name below the domain; cert-manager renews it.
+    The CA's key is in the secrets store and is copied to the Secret ``internal-ca``. Traefik serves its
+    wildcard certificate for the domain; cert-manager renews it.
 
-    Gives ``authority.yaml``; nothing without an ingress.
+    Returns ``authority.yaml``; nothing without an ingress.
     """
     ingress = cluster.kubernetes.ingress
     if ingress is None:
@@ -88,13 +86,12 @@ def pages(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def monitoring(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Where Prometheus keeps its figures: a folder on the first master, which is always there.
+    """The storage of Prometheus: a folder on the first master, which is permanent.
 
-    Network file systems will not do for it (Prometheus, "Storage": "NFS filesystems (including AWS's EFS) are
-    not supported"). Without that master there are no figures until it is back; the cluster does not need
-    them.
+    Network file systems are not suitable (Prometheus, "Storage": "NFS filesystems (including AWS's EFS) are
+    not supported"). While that master is down there are no metrics; the cluster does not depend on them.
 
-    Gives ``storage.yaml``; nothing without Prometheus.
+    Returns ``storage.yaml``; nothing without Prometheus.
     """
     plane = cluster.control_plane
     if plane is None or not cluster.kubernetes.has("prometheus"):
@@ -112,17 +109,17 @@ def has_grafana(cluster: Cluster) -> bool:
 
 
 def grafana(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Who may open Grafana: everybody of the spec, by ``kubectl port-forward`` to its pod and to no other.
+    """The right of all users to open Grafana, by ``kubectl port-forward`` to its pod only.
 
-    Prometheus and Alertmanager are for who runs the cluster, who may do everything anyway (``access``).
+    Prometheus and Alertmanager are for administrators, who have all rights anyway (``access``).
 
-    Gives ``access.yaml``; nothing without Grafana, or without people.
+    Returns ``access.yaml``; nothing without Grafana, or without users.
     """
     if not (has_grafana(cluster) and cluster.access.users):
         return {}
     pod = {"apiGroups": [""], "resourceNames": [GRAFANA_POD]}
     rules = [
-        # kubectl looks first whether it runs.
+        # kubectl first checks that the pod is running.
         {**pod, "resources": ["pods"], "verbs": ["get"]},
         {**pod, "resources": ["pods/portforward"], "verbs": ["get", "create"]},
     ]

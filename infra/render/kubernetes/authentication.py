@@ -1,4 +1,4 @@
-"""Whose tokens the API server takes besides its own: an issuer of the spec's people.
+"""Authentication of users by OIDC tokens, besides those of the API server itself.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#using-authentication-configuration
 """
@@ -13,11 +13,11 @@ from infra.model.platform import Oidc
 from infra.render.kubernetes.manifests import Object
 
 FOLDER: Final = "/etc/kubernetes/authentication"
-"""On masters. A folder, which the API server's container sees as it changes; of a file alone it would keep
-the one that was there when it started."""
+"""The folder on masters. A folder rather than a file is mounted in the API server's container, because a
+mounted file would keep the contents it had at the start."""
 FILE: Final = f"{FOLDER}/config.yaml"
 _STABLE: Final = (1, 34)
-"""The first version with the stable form of the file."""
+"""The first version in which the file's API is stable."""
 
 
 def configuration(cluster: Cluster) -> Object | None:
@@ -34,11 +34,11 @@ def configuration(cluster: Cluster) -> Object | None:
 
 
 def _issuer(oidc: Oidc) -> dict[str, Any]:
-    """A token says who somebody is, no more: only names of the table come out of it, which are logins of the
-    spec, so nobody is ``system:…`` by it; rights and limits are those of the person's certificates."""
+    """A token only identifies a user: the claim is mapped to a login of the spec, so nobody can become
+    ``system:…``; rights and limits are the same as with the user's certificates."""
     authority = {"certificateAuthority": oidc.authority} if oidc.authority else {}
     claim = f"claims.{oidc.claim}"
-    # Else an address would be whatever somebody typed at the issuer.
+    # Otherwise the address could be any that a user entered at the issuer.
     verified = {
         "expression": "claims.?email_verified.orValue(false) == true",
         "message": "the issuer has not verified the address",
@@ -57,5 +57,5 @@ def _issuer(oidc: Oidc) -> dict[str, Any]:
 
 
 def _table(oidc: Oidc) -> str:
-    """A map of CEL, whose strings are written as JSON's, but for pairs of surrogates: those it refuses."""
+    """A CEL map. CEL strings are written like JSON's, except for surrogate pairs, which CEL refuses."""
     return json.dumps(dict(oidc.people), sort_keys=True, ensure_ascii=False)

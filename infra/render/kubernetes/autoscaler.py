@@ -1,10 +1,10 @@
-"""The batch autoscaler: what it is told, what it may do, and where it runs.
+"""The batch autoscaler: its configuration, rights and Deployment.
 
-It runs on masters, beside the API that it watches, and takes their instance role. The metadata service
-answers the machine and no pod behind its bridge, so it is on the machine's network. Names it asks of whom its
-machine asks: what scales the cluster must not wait for the cluster's own DNS.
+It runs on masters, beside the API that it watches, and uses their instance role. The metadata service
+answers only the host and not pods behind a bridge, so it uses the host network. It uses the host's DNS
+resolver, as the component that scales the cluster must not depend on the cluster's DNS.
 
-A replica a master, two at most; the one with the Lease works.
+There is a replica per master, at most two; the one that holds the Lease is active.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from infra.render.kubernetes.tenants import subject
 NAME: Final = "autoscaler"
 LEASE: Final = "autoscaler"
 MEMORY: Final = "autoscaler-memory"
-"""The ConfigMap that it keeps."""
+"""The ConfigMap with its state."""
 AVAILABILITY: Final = "availability"
-"""The ConfigMap that it writes for people: what is free, and who waits for what."""
+"""The ConfigMap that it writes for users: free capacity, and who waits for what."""
 PORT: Final = 10258
-"""Of its figures and probes: the one of a cloud controller manager, which is not here. Masters reach it on
-each other, like those of the other controllers (``modules/network/security_groups.tf``)."""
+"""The port of its metrics and probes: that of the cloud controller manager, which is not used here. Masters
+can connect to it on each other, like those of other controllers (``modules/network/security_groups.tf``)."""
 
 _FOLDER: Final = "/etc/autoscaler"
 _APP: Final = {"app.kubernetes.io/name": NAME}
 _USER: Final = 65532
-"""Of the image."""
+"""The user of the image."""
 
 
 def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
-    """``kinds.yaml``, and where it runs its rights, its configuration and the controller.
+    """``kinds.yaml``; if the autoscaler is applied, also its rights, its configuration and the Deployment.
 
-    The kind is there before Kueue is, which looks for it once, when it starts.
+    The CRD must exist before Kueue starts, which looks for it only then.
     """
     if not has_pools(cluster):
         return {}
@@ -65,7 +65,7 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> str:
-    """``config.json``: infra.autoscaler.config.Config, a setting a line and a group a line."""
+    """``config.json``: infra.autoscaler.config.Config, one line per setting and per group."""
     settings = cluster.autoscaler
     told = {
         "environment": cluster.environment,
@@ -99,7 +99,7 @@ def _line(value: object) -> str:
 
 
 def _groups(cluster: Cluster, outputs: Outputs) -> Iterator[dict[str, Any]]:
-    """In overflow order: regions by the spec's order, in one region pools by priority."""
+    """In overflow order: regions by the spec's order, within a region pools by priority."""
     order = {region.name: region.order for region in cluster.regions}
     regions = {region.name: region.region for region in cluster.regions}
     pairs = [(pool, group) for pool in cluster.pools for group in pool.groups]
@@ -133,8 +133,8 @@ _UNITS: Final = {"Mi": 2**20, "Gi": 2**30}
 
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Quantities as ``resolve`` writes them, in whole numbers: processors in thousandths, the rest in its own
-    unit, bytes of memory and disk."""
+    """Quantities from ``resolve`` as integers: CPU in millicores, memory and disk in bytes, others in their
+    own unit."""
     return {name: _amount(name, text) for name, text in quantities.items()}
 
 
@@ -148,7 +148,8 @@ def _amount(name: str, text: str) -> int:
 
 
 def _readers(cluster: Cluster) -> Iterator[Object]:
-    """People of the spec, who may read what it writes for them, and nothing else of this namespace."""
+    """The right of the spec's users to read the ConfigMap written for them, and nothing else in this
+    namespace."""
     everybody = [subject(user) for user in cluster.access.users]
     rules = [
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [AVAILABILITY], "verbs": ["get"]}

@@ -1,4 +1,4 @@
-"""The container images that a cluster pulls: of its masters, of manifests of ours, and of charts."""
+"""The container images that a cluster pulls: of masters, of our manifests, and of charts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from infra.model.containers import ContainerImage, parse
 from infra.render.kubernetes import AFTER, APPLIED, objects
 
 _LISTS = ("initContainers", "containers")
-"""Of a pod's spec."""
+"""Fields of a pod's spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """What is pulled."""
+    """The result of ``pulled``."""
 
     images: tuple[ContainerImage, ...]
-    """By name."""
+    """Sorted by name."""
     unknown: tuple[str, ...] = field(default=())
-    """What pulls images that are not known here, a sentence each."""
+    """Components whose images are not known here, one sentence each."""
 
 
 def pulled(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Pulled:
-    """All that the spec makes nodes pull: not other images of people's pods."""
+    """All images that the spec makes nodes pull, except those of users' pods."""
     users: defaultdict[str, set[str]] = defaultdict(set)
     unknown: list[str] = []
     if not cluster.kubernetes.kubeadm_images:
@@ -59,7 +59,7 @@ def pulled(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Pulled:
 
 
 def _in_pods(thing: Any) -> Iterator[str]:
-    """The images of all pods and templates of pods in some objects."""
+    """Yield the images of all pods and pod templates in an object."""
     if isinstance(thing, list):
         for each in thing:
             yield from _in_pods(each)

@@ -1,14 +1,13 @@
-"""Names of services and pods: CoreDNS, and a cache on each node.
+"""Cluster DNS: CoreDNS, and a cache on each node.
 
-CoreDNS has the names of the cluster; kubeadm's own is turned off (``dns.disabled``). Its replicas stand
-apart, a site each as far as there are nodes. What else a pod asks for, the private zone too, its node's
-cache asks of whom the node itself asks: in a region the VPC's resolver, in a rack the site's gateway. So a
-place that is cut off still has its outer names, and those of the cluster for as long as the cache remembers
-(RFC 8767).
+CoreDNS serves the names of the cluster; kubeadm's own deployment is disabled (``dns.disabled``). Its
+replicas are spread over sites as far as there are nodes. All other names, including the private zone, are
+forwarded by a node's cache to the node's own resolver: in a region the VPC's resolver, at a physical site
+the gateway. So a site that is cut off can still resolve external names, and names of the cluster for as long
+as the cache keeps stale entries (RFC 8767).
 
-The cache listens on the address of the service ``kube-dns``, on an interface of its own, and so nobody is
-told another one; where it does not run, kube-proxy leads the same address to CoreDNS (KEP 1024, NodeLocal
-DNSCache).
+The cache listens on the address of the service ``kube-dns``, on a dummy interface, so clients need no other
+address; if it does not run, kube-proxy routes the same address to CoreDNS (KEP 1024, NodeLocal DNSCache).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _MOST_REPLICAS: Final = 5
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """CoreDNS, its services, and the cache."""
+    """CoreDNS, its Services, and the cache."""
     address = str(cluster.access.vpn.cluster_resolver)
     sites = len(cluster.regions) + len(cluster.sites)
     return {
@@ -57,6 +56,6 @@ def corefile(cluster: Cluster, program: Literal["coredns", "cache"]) -> str:
 
 
 def _map(name: str, app: str, text: str) -> Object:
-    # By ``k8s-app`` charts and monitoring find them.
+    # Charts and monitoring select them by ``k8s-app``.
     labels = {"k8s-app": app, "app.kubernetes.io/name": name}
     return of("v1", "ConfigMap", name, namespace="kube-system", labels=labels, data={"Corefile": text})

@@ -1,14 +1,14 @@
-"""GPUs: offered to pods, and described by labels. Charts measure them (``charts/nodes.py``).
+"""GPU device plugins and labels. Charts collect metrics of GPUs (``charts/nodes.py``).
 
-The device plugin reads how GPUs are shared from a file. A node says by a label which of the files is its
-own (``nvidia.com/device-plugin.config``), so each has a DaemonSet of its own on the nodes with that label:
-neither the plugin nor what describes the GPUs needs the API server, or an account there.
+The device plugin reads the sharing configuration from a file. A node's label selects the file
+(``nvidia.com/device-plugin.config``), so each configuration has its own DaemonSet on the nodes with that
+label: neither the plugin nor GPU feature discovery needs access to the API server.
 
-GPUs reach the agents here by a mount that only a privileged namespace can have, and not by an environment
-variable that every image can set (NVIDIA k8s-device-plugin, README, ``device-list-strategy``).
+GPUs are exposed to these agents by a mount that requires a privileged namespace, and not by an environment
+variable that any image can set (NVIDIA k8s-device-plugin, README, ``device-list-strategy``).
 
 GPU feature discovery writes a file on the node, as does the machine's own check of its GPUs; Node Feature
-Discovery makes labels and taints of them.
+Discovery turns both into labels and taints.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from infra.model.places import Gpus
 from infra.render.kubernetes.manifests import SYSTEM, Documents, Manifest, Object, filled, joined, of, static
 
 FEATURES: Final = "/etc/kubernetes/node-feature-discovery/features.d"
-"""Where Node Feature Discovery reads what others found (its documentation, "Local feature source")."""
+"""The folder in which Node Feature Discovery reads features from files ("Local feature source")."""
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """What each add-on for GPUs is made of."""
+    """The objects of each GPU add-on."""
     on = cluster.kubernetes.has
     plugin, features, dcgm = on("nvidia-device-plugin"), on("gpu-feature-discovery"), on("dcgm-exporter")
     shared = configurations(cluster)
@@ -44,7 +44,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def configurations(cluster: Cluster) -> dict[str, Gpus]:
-    """How GPUs are shared: the label's value → some GPUs that are shared so. ``whole`` is always there."""
+    """Sharing configurations: the label's value → GPUs with that configuration. Always includes ``whole``."""
     found: dict[str, Gpus] = {}
     for labels, gpus in _gpus(cluster):
         found.setdefault(labels.get(PLUGIN, WHOLE), gpus)
@@ -69,7 +69,7 @@ def _sharing(gpus: Gpus) -> str:
 
 
 def _agents(cluster: Cluster, addon: str, shared: Mapping[str, Gpus]) -> Manifest:
-    """A DaemonSet for each configuration, on the nodes that have it."""
+    """A DaemonSet per configuration, on the nodes with its label."""
     return joined(
         filled(
             f"gpu/{addon}",
@@ -85,7 +85,7 @@ def _agents(cluster: Cluster, addon: str, shared: Mapping[str, Gpus]) -> Manifes
 
 
 def _nodes(configuration: str, shared: Iterable[str]) -> list[Object]:
-    """What the labels of the nodes of a configuration are; ``whole`` is also what has no such label."""
+    """The node selector terms of a configuration; ``whole`` also matches nodes without the label."""
     others = [each for each in shared if each != WHOLE]
     own = {"key": PLUGIN, "operator": "In", "values": [configuration]}
     if configuration == WHOLE:

@@ -1,4 +1,4 @@
-"""What people with rights in a namespace may not do all the same, and as whom their pods use files."""
+"""Admission policies that limit users with rights in a namespace, and the numeric ids of their pods."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from infra.render.kubernetes.volumes import claims_made_beforehand, claims_on_pa
 
 
 def guards(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """What people with rights in a namespace may still not do, as it would be to the loss of others or their
-    own: hosts of pages, claims on the paths of machines, places in queues, parts of GPUs, packets of one's
-    own making.
+    """Admission policies for actions that RBAC allows users in their namespace but that harm others or
+    themselves: host names of pages, claims on machines' paths, queue positions, fractions of GPUs, raw
+    packets.
 
-    Each policy says why (``templates/kubernetes/guards`` and ``static/guards``).
+    Each policy states its reason (``templates/kubernetes/guards`` and ``static/guards``).
 
-    Gives ``names.yaml``, ``claims.yaml``, ``queues.yaml``, ``gpus.yaml`` and ``packets.yaml``.
+    Returns ``names.yaml``, ``claims.yaml``, ``queues.yaml``, ``gpus.yaml`` and ``packets.yaml``.
     """
     ingress, claims = cluster.kubernetes.ingress, claims_made_beforehand(cluster)
     has = cluster.kubernetes.has

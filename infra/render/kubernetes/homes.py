@@ -1,6 +1,7 @@
-"""Homes on EFS: everyone has one, and all are copied to S3 at night.
+"""Home directories on EFS: created for each user, and copied to S3 every night.
 
-An NFS server does both for its own, also while the cluster is away (cookbook ``storage``, recipe ``server``).
+An NFS server does both for its own exports, even if the cluster is unavailable (cookbook ``storage``, recipe
+``server``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def objects(cluster: Cluster, _outputs: Outputs) -> Documents:
 
 
 def _homes(cluster: Cluster) -> Documents:
-    """In regions with homes on EFS nobody but a client can make a new person's home."""
+    """The job that creates homes on EFS: in a region only a client can create a new user's home."""
     regions = sorted({each.site for each in cluster.storage.efs if each.path == HOME})
     people = "".join(f"{user.login} {user.uid}\n" for user in cluster.access.users)
     if not regions or not people:

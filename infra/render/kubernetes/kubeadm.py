@@ -1,10 +1,11 @@
-"""What kubeadm is told (kubeadm.k8s.io/v1beta4), of the cluster, of its masters and of those who join.
+"""kubeadm's configuration (kubeadm.k8s.io/v1beta4): of the cluster, of masters and of joining nodes.
 
-The same values are attributes of the Chef environment (``attributes``): the cookbook ``kubernetes`` puts them
-over its own defaults, so that a machine runs with what stands in these files. Secrets are in none of them:
-they name files on the machine, and the comment at the top says who brings those.
+The same values are attributes of the Chef environment (``attributes``): the cookbook ``kubernetes`` merges
+them over its defaults, so that machines run with the values in these files. They contain no secrets: they
+name files on the machine, and the comment at the top says which program writes those.
 
-Types: https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/ and kube-proxy-config.v1alpha1.
+Types: https://kubernetes.io/docs/reference/config-api/kubeadm-config.v1beta4/ and
+kube-proxy-config.v1alpha1.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ from infra.shipped_files import ROOT
 _API: Final = "kubeadm.k8s.io/v1beta4"
 
 SNAPSHOTS: Final = "etcd/"
-"""The folder of a bucket that copies of etcd are in."""
+"""The prefix of etcd snapshots in a bucket."""
 AUDIT_COPIES: Final = "audit/"
-"""The folder of a bucket that the audit log is in."""
+"""The prefix of the audit log in a bucket."""
 AUDIT_POLICY: Final = "/etc/kubernetes/audit-policy.yaml"
 AUDIT_LOGS: Final = "/var/log/kubernetes/audit"
 ENCRYPTION: Final = "/etc/kubernetes/encryption.yaml"
 DISCOVERY: Final = "/run/causeway/kubernetes-discovery.conf"
-"""A kubeconfig with the API's address, the cluster's authority and a token, in memory while a node joins."""
+"""A kubeconfig with the API's address, the cluster's CA and a token, on a tmpfs while a node joins."""
 
 _ANY: Final = "0.0.0.0"  # noqa: S104
-"""For metrics, which other machines ask for: security groups say which."""
+"""The bind address of metrics, which other machines scrape: security groups restrict the access."""
 ADMISSION: Final = (
     "NodeRestriction",
-    # A pod that asks for nvidia.com/gpu tolerates a taint of that key.
+    # Adds a toleration for the taint nvidia.com/gpu to pods that request the resource nvidia.com/gpu.
     "ExtendedResourceToleration",
-    # Whoever may make a service could draw others' packets to it, by naming any address as its own
-    # (CVE-2020-8554). Nothing of ours has external addresses.
+    # Anyone who may create a Service could redirect others' traffic to it with an external address
+    # (CVE-2020-8554). No service of ours has external addresses.
     "DenyServiceExternalIPs",
 )
-"""Admission plugins beside those that are on by default."""
+"""Admission plugins beside the default ones."""
 _MUTATING_POLICIES: Final = (1, 36)
-"""The first version that has MutatingAdmissionPolicy without being asked."""
+"""The first version in which MutatingAdmissionPolicy is enabled by default."""
 _AUDIT: Final = {"days": 30, "files": 10, "mib": 100}
 _AUDIT_SECONDS: Final = 300
-"""Between two copies of what is new in the audit log: what is lost with a master is at most so old."""
+"""Seconds between two uploads of the audit log: the most that is lost with a master."""
 _POLICY: Final = ROOT / "cookbooks" / "kubernetes" / "files" / "audit-policy.yaml"
 
 _INIT: Final = f"""\
@@ -127,7 +128,7 @@ def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
 
 
 def attributes(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any]:
-    """The same for Chef: what of ``node['kubernetes']`` is the cluster's. Nothing without masters."""
+    """The part of ``node['kubernetes']`` that is common to the cluster, for Chef. Empty without masters."""
     if cluster.control_plane is None:
         return {}
     plane = cluster.control_plane
@@ -138,7 +139,7 @@ def attributes(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any
     store = cluster.secrets if cluster.secrets.store == "ssm" else None
     tokens = authentication.configuration(cluster)
     return {
-        # A machine in the cloud fetches it with its instance role; in a rack nobody has one.
+        # Cloud instances fetch it with their instance role; machines at physical sites have none.
         "join": {
             "parameter": _worker_secret(cluster),
             "region": store.region,
@@ -172,12 +173,12 @@ def attributes(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any
 
 
 def _worker_secret(cluster: Cluster) -> str:
-    """The parameter that nodes' own role may read, and masters' may write."""
+    """The parameter that the nodes' role may read, and the masters' may write."""
     return f"{cluster.secrets.prefix}/node/kubernetes-join"
 
 
 def _copies(cluster: Cluster, bucket: Bucket | None, prefix: str, seconds: int) -> dict[str, Any]:
-    """Where masters put copies of something, and how often."""
+    """The bucket and interval of uploads by masters."""
     if bucket is None:
         return {}
     region = cluster.region(bucket.site).region
@@ -185,7 +186,7 @@ def _copies(cluster: Cluster, bucket: Bucket | None, prefix: str, seconds: int) 
 
 
 def init_documents(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> list[Object]:
-    """All that `kubeadm init` takes."""
+    """All documents for `kubeadm init`."""
     return [
         init_configuration(_plane(cluster)),
         cluster_configuration(cluster, outputs),
@@ -195,7 +196,7 @@ def init_documents(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> list[Obje
 
 
 def init_configuration(plane: ControlPlane) -> Object:
-    """The first master."""
+    """InitConfiguration of the first master."""
     return {
         "apiVersion": _API,
         "kind": "InitConfiguration",
@@ -205,7 +206,7 @@ def init_configuration(plane: ControlPlane) -> Object:
 
 
 def cluster_configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Object:
-    """ClusterConfiguration, without a version: each master's kubeadm knows its own."""
+    """ClusterConfiguration, without a version: each master's kubeadm uses its own."""
     plane, network = _plane(cluster), cluster.network
     return {
         "apiVersion": _API,
@@ -219,7 +220,7 @@ def cluster_configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Ob
             "serviceSubnet": str(network.services),
             "dnsDomain": cluster.access.vpn.cluster_domain,
         },
-        # CoreDNS is ours (kubernetes/dns/): kubeadm's knows no zone of the cluster's own.
+        # CoreDNS is ours (kubernetes/dns/): kubeadm's does not know the private zone.
         "dns": {"disabled": True},
         "apiServer": _api_server(cluster, plane, outputs),
         "controllerManager": {
@@ -231,7 +232,7 @@ def cluster_configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Ob
                 }
             ),
         },
-        # Their metrics need a token; those of etcd hold figures alone, no keys and no values.
+        # Their metrics require a token; those of etcd contain neither keys nor values.
         "scheduler": {"extraArgs": _arguments({"bind-address": _ANY, "profiling": "false"})},
         "etcd": {
             "local": {
@@ -250,8 +251,8 @@ def cluster_configuration(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Ob
 def kube_proxy(cluster: Cluster) -> Object:
     """KubeProxyConfiguration.
 
-    Not nftables: each node's own name server listens on the service's address, which that mode lets no other
-    have (https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/).
+    Not in nftables mode, in which no other program can listen on a service's address, as the DNS cache does
+    (https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/).
     """
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -259,7 +260,7 @@ def kube_proxy(cluster: Cluster) -> Object:
         "mode": "iptables",
         "clusterCIDR": str(cluster.network.pods),
         "metricsBindAddress": f"{_ANY}:10249",
-        # A site has two tunnels, and packets of one connection may overtake each other in them.
+        # Packets of one connection may be reordered, as a site has two tunnels.
         "conntrack": {"maxPerCore": 65536, "min": 131072, "tcpBeLiberal": True},
     }
 
@@ -291,8 +292,8 @@ def _api_server(cluster: Cluster, plane: ControlPlane, outputs: Outputs) -> Obje
         flags["feature-gates"] = "MutatingAdmissionPolicy=true"
         flags["runtime-config"] = "admissionregistration.k8s.io/v1beta1=true"
     if len(plane.masters) > 1:
-        # Over HTTP/2 clients stay with one master for ever. Now and then one is asked to connect anew, and a
-        # master that was away gets its share again.
+        # HTTP/2 clients stay connected to one master. Some are occasionally asked to reconnect, so that a
+        # master that was down gets its share of clients again.
         flags["goaway-chance"] = "0.001"
     flags |= _issuer_flags(cluster, issuers(cluster, outputs))
     masters = [name for each in plane.masters for name in (each.hostname, each.fqdn)]
@@ -301,22 +302,22 @@ def _api_server(cluster: Cluster, plane: ControlPlane, outputs: Outputs) -> Obje
 
 
 def own_issuer(cluster: Cluster) -> str:
-    """The issuer that kubeadm's API servers have by themselves, which nobody outside can read."""
+    """The issuer of kubeadm's API servers by default, which cannot be reached from outside."""
     return f"https://kubernetes.default.svc.{cluster.access.vpn.cluster_domain}"
 
 
 def issuers(cluster: Cluster, outputs: Outputs) -> tuple[str, ...]:
-    """Who signs tokens of service accounts: an issuer that AWS can read, before kubeadm's own.
+    """The issuers of service account tokens: one that AWS can reach, then kubeadm's own.
 
-    The first signs, all are taken (kube-apiserver(1), --service-account-issuer): tokens that pods had before
-    stay good. One whose URL only AWS knows is left out until it is applied.
+    The first one signs, all are accepted (kube-apiserver(1), --service-account-issuer), so existing tokens
+    of pods stay valid. An issuer whose URL is assigned by AWS is left out until it is applied.
     """
     stated = cluster.web_identity.issuers if cluster.web_identity is not None else ()
     return (*filter(None, map(outputs.issuer, stated)), own_issuer(cluster))
 
 
 def issuer_arguments(cluster: Cluster, issuers: Sequence[str]) -> list[dict[str, str]]:
-    """The API server's ``extraArgs`` for these issuers, of which the first signs."""
+    """The API server's ``extraArgs`` for these issuers; the first one signs."""
     return _arguments(_issuer_flags(cluster, issuers))
 
 
@@ -329,7 +330,7 @@ def _issuer_flags(cluster: Cluster, issuers: Sequence[str]) -> dict[str, object]
     return {
         "service-account-issuer": tuple(issuers),
         **published,
-        # Tokens for AWS have AWS's audience, and are none for this API.
+        # Tokens for AWS have AWS's audience and are not accepted by this API.
         "api-audiences": ",".join((own, *others)),
     }
 
@@ -364,7 +365,7 @@ def _joined(labels: Mapping[str, str]) -> str:
 
 
 def _arguments(flags: Mapping[str, object]) -> list[dict[str, str]]:
-    """Flags; one with several values is there once for each."""
+    """Flags as arguments; one with several values is repeated for each."""
     return [
         {"name": name, "value": str(each)}
         for name, value in flags.items()
@@ -381,7 +382,7 @@ def _same_labels(pool: NodePool) -> dict[str, str]:
 
 
 def _same(labels: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What all of them have, with the same value."""
+    """The labels with the same value in all of them."""
     first = labels[0] if labels else {}
     return {key: value for key, value in first.items() if all(each.get(key) == value for each in labels)}
 
@@ -391,7 +392,8 @@ def _kubelets(site: PhysicalSite) -> list[PhysicalNode]:
 
 
 def _kubelet_files(cluster: Cluster, site_nodes: Mapping[str, Sequence[PhysicalNode]]) -> dict[str, str]:
-    """One for each pool and for each shape of hardware in a site: 5,000 machines have few shapes."""
+    """One for each pool and for each hardware configuration at a site: 5,000 machines have few
+    configurations."""
     files = {
         f"kubelet/pools/{pool.name}.yaml": to_yaml(
             [_kubelet(cluster, pool.reserved, pool.taints)],
@@ -427,6 +429,7 @@ def _plane(cluster: Cluster) -> ControlPlane:
 
 @cache
 def audit_policy() -> str:
-    """The policy, of which the cookbook's file is the only one; its first line says who writes it there."""
+    """The audit policy, which exists only as the cookbook's file; its first line says which program writes
+    it there."""
     lines = _POLICY.read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(lines[1:])

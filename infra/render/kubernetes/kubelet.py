@@ -1,7 +1,7 @@
 """The kubelet's configuration (kubelet.config.k8s.io/v1beta1), and flags that have no field in it.
 
-What all nodes have in common goes into the cluster by kubeadm, and by Chef's environment onto each machine,
-where Chef adds what is the machine's own: its size, its taints.
+Common values are set in the cluster by kubeadm, and on each machine by Chef's environment; Chef adds
+machine-specific values: reserved resources and taints.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from infra.model.kubernetes import Reserved, Share, Taint
 _API: Final = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
 SHUTDOWN: Final = {"grace": 90, "critical": 20}
-"""Seconds that pods have when a machine shuts down, and the last of them, which are for storage and network.
-A spot instance is told two minutes ahead."""
+"""Seconds that pods have when a machine shuts down, and the last seconds of these, for critical pods such as
+storage and network. A Spot Instance gets two minutes' notice."""
 IMAGES: Final = {"high": 80, "low": 65, "maximum_age": "336h"}
-"""Images go when the disk is so full (percent), down to so full, and when nobody used them for so long."""
+"""Image garbage collection: starts at ``high`` percent of disk usage, frees down to ``low``, and deletes
+images unused for ``maximum_age``."""
 
 
 def common() -> dict[str, Any]:
-    """Fields that are the same on every node, those that name the document left out."""
+    """Fields that are the same on every node, without apiVersion and kind."""
     return {
         "cgroupDriver": "systemd",
         "rotateCertificates": True,
@@ -30,27 +31,27 @@ def common() -> dict[str, Any]:
         # kubelet renews them itself. Until it has one, it serves neither logs nor metrics.
         "serverTLSBootstrap": True,
         "seccompDefault": True,
-        # The kubelet sets the kernel's settings that it needs, rather than refuse to start without them.
+        # The kubelet sets the kernel parameters that it needs instead of refusing to start.
         "protectKernelDefaults": False,
         "podPidsLimit": 16384,
         "serializeImagePulls": False,
         "maxParallelImagePulls": 3,
         "containerLogMaxSize": "50Mi",
         "containerLogMaxFiles": 3,
-        # Out of memory ends one process, not its container: whoever started it says so, and how it ended.
+        # Out of memory kills one process instead of its whole container, so that its parent can report it.
         "singleProcessOOMKill": True,
     }
 
 
 def cluster_wide(cluster: Cluster) -> dict[str, Any]:
-    """The document that `kubeadm init` keeps in the cluster, and writes onto every node that joins."""
+    """The document that `kubeadm init` stores in the cluster and writes to every node that joins."""
     return {**_API, **common(), "maxPods": cluster.kubernetes.pods_per_node}
 
 
 def own(
     reserved: Reserved, taints: Sequence[Taint], *, pods: int, eviction: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The whole document of a machine: what is common, what it keeps from pods, and its taints."""
+    """The whole document of a machine: the common part, its reserved resources, and its taints."""
     return {
         **_API,
         **common(),
@@ -73,7 +74,7 @@ def quantities(share: Share) -> dict[str, str]:
 
 
 def taints_of(taints: Sequence[Taint]) -> list[dict[str, str]]:
-    """As the API has them: an empty value is left out."""
+    """In the API's format, where an empty value is omitted."""
     return [
         {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
         for each in taints

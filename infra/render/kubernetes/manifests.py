@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain values, and as YAML for people and kubectl."""
+"""Kubernetes objects as dicts, and as YAML."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from infra.files import Files
 from infra.render.templating import copied, fill_yaml
 
 Object: TypeAlias = dict[str, Any]
-"""An object as the API takes it: apiVersion, kind, metadata and the rest, plain JSON values."""
+"""An object in the API's format: apiVersion, kind, metadata and the rest, as JSON values."""
 
 Documents: TypeAlias = Mapping[str, Sequence[Object]]
 """File name → its objects, in the order in which they are applied."""
 
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "causeway"}
-"""On every object of ours: what is ours and no longer rendered is found by it."""
+"""The label of all our objects: those that are no longer rendered are found by it."""
 
 SYSTEM: Final = "causeway-system"
 """The namespace of our own components."""
@@ -32,7 +32,8 @@ def of(
     annotations: Mapping[str, str] | None = None,
     **body: Any,
 ) -> Object:
-    """An object: ``of("v1", "ConfigMap", "x", namespace="y", data={})``; ``body`` stands at its top."""
+    """An object: ``of("v1", "ConfigMap", "x", namespace="y", data={})``; ``body`` are its top-level
+    fields."""
     metadata: Object = {
         "name": name,
         **({"namespace": namespace} if namespace else {}),
@@ -43,7 +44,7 @@ def of(
 
 
 class Manifest(Sequence[Object]):
-    """The objects of a YAML text. What is written is the text, with its comments."""
+    """The objects of a YAML text. The text itself is rendered, with its comments."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -72,24 +73,24 @@ def static(path: str) -> Manifest:
 
 
 def filled(path: str, /, **values: Any) -> Manifest:
-    """Objects with values of a cluster: ``templates/kubernetes/<path>.yaml.j2``, whose values are written as
-    JSON, quotes included."""
+    """Objects with values of a cluster: ``templates/kubernetes/<path>.yaml.j2``. Values are inserted as
+    JSON, including quotes."""
     return Manifest(fill_yaml(f"kubernetes/{path}.yaml.j2", **values))
 
 
 def joined(parts: Iterable[Iterable[Object]]) -> Manifest:
-    """The objects of several, of which some are computed."""
+    """The objects of several manifests or computed lists."""
     texts = (part.text if isinstance(part, Manifest) else to_yaml(part) for part in parts)
     return Manifest("---\n".join(filter(None, texts)))
 
 
 def mutating_api(minor: str) -> str:
-    """The API of MutatingAdmissionPolicy: stable since 1.36; in 1.35 ``kubeadm.py`` turns it on."""
+    """The API version of MutatingAdmissionPolicy: stable since 1.36; in 1.35 ``kubeadm.py`` enables it."""
     return f"admissionregistration.k8s.io/{'v1beta1' if minor == '1.35' else 'v1'}"
 
 
 def to_yaml(documents: Iterable[Object], comment: str = "") -> str:
-    """Documents as one YAML stream, keys as they come; ``comment``: lines above the first, without ``#``."""
+    """Documents as one YAML stream, with keys in order; ``comment``: lines above the first, without ``#``."""
     import yaml
 
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
@@ -111,7 +112,7 @@ def _dumper() -> Any:
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
     class Dumper(base):  # type: ignore[misc, valid-type]
-        """Text of several lines as a block, nothing by anchor."""
+        """Writes texts of several lines as blocks, and no anchors."""
 
         def ignore_aliases(self, _data: Any) -> bool:
             return True
@@ -125,7 +126,7 @@ def _dumper() -> Any:
 
 
 def written(documents: Documents) -> Files:
-    """A part's folder: its files, and a kustomization that names them in their order."""
+    """The files of a part's folder, and a kustomization that lists them in order."""
     files = {
         name: objects.text if isinstance(objects, Manifest) else to_yaml(objects)
         for name, objects in documents.items()
@@ -135,11 +136,11 @@ def written(documents: Documents) -> Files:
 
 
 def kustomization(resources: Sequence[str]) -> Files:
-    """``kustomization.yaml`` over files or folders, applied in that order."""
+    """A ``kustomization.yaml`` of files or folders, applied in that order."""
     body = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        # As written: kustomize would otherwise sort by kind.
+        # In the given order: kustomize would otherwise sort by kind.
         "sortOptions": {"order": "fifo"},
         "resources": list(resources),
     }

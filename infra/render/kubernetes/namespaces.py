@@ -1,8 +1,8 @@
-"""Namespaces: ours, one a person and one a group, each with what it may hold and who may talk to it.
+"""Namespaces: ours, one per user and one per group, each with quotas and network policies.
 
-A person works in ``user-ada``, a group shares ``team-vision``. Both have the same four things: a Pod Security
-level, defaults for what containers ask for, a quota, and a network policy. The policy lets in the namespace
-itself, monitoring and internal pages, and laptops; ``firewall`` is what enforces it.
+A user works in ``user-ada``, a group shares ``team-vision``. Both have the same four parts: a Pod Security
+level, default requests of containers, a quota, and a network policy. The policy admits traffic from the
+namespace itself, from monitoring and the ingress, and from laptops; the part ``firewall`` enforces it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from infra.render.kubernetes.tenants import ENFORCE, TEAM, TENANT, ids_of, ids_o
 
 _ADMISSION: Final = "pod-security.kubernetes.io"
 METADATA: Final = "169.254.169.254/32"
-"""Where an instance finds its own credentials (EC2 User Guide, "Instance metadata"): no business of a pod's.
-Hop limit 1 and the node's own rules (cookbook ``kubernetes``, ``pods.nft.erb``) shut the way as well."""
+"""The address of instance metadata with the instance's credentials (EC2 User Guide, "Instance metadata"):
+pods must not reach it. Hop limit 1 and the node's rules (cookbook ``kubernetes``, ``pods.nft.erb``) block
+it as well."""
 _EVERYWHERE: Final = "0.0.0.0/0"
 _LAST: Final = 65535
 _DNS: Final = 53
 _HTTPS: Final = 443
 
 _ASKED: Final = {"cpu": "500m", "memory": "1Gi"}
-"""What a container asks for that does not say. No limits: whoever forgets one is not killed for it."""
+"""Default requests of a container. There are no default limits, so that a container without limits is not
+killed for it."""
 
 _VISITORS: Final = ("kube-prometheus-stack", "traefik")
-"""Charts whose namespaces reach everybody's pods: they measure them, and bring visitors to their pages."""
+"""Charts whose namespaces may reach pods of all users: for metrics, and for visitors of internal pages."""
 
 
 def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
-    """Our own namespace, then groups', then people's."""
+    """Our own namespace, then those of groups, then those of users."""
     return {
         "system.yaml": [
             of("v1", "Namespace", SYSTEM, labels={ENFORCE: "privileged"}),
-            # Before the rest of it, for the password of its database.
+            # Before the other objects, for the Secret with the password of its database.
             *(
                 [of("v1", "Namespace", tracking_service.NAMESPACE, labels={ENFORCE: "restricted"})]
                 if cluster.tracking
@@ -94,13 +96,13 @@ def _tenant(
             TEAM: team,
             ENFORCE: security,
             f"{_ADMISSION}/enforce-version": version,
-            # Nothing is refused for it; whoever creates a pod reads what the stricter level would want.
+            # Violations are not refused; users who create a pod are warned about them.
             f"{_ADMISSION}/warn": "restricted",
             f"{_ADMISSION}/warn-version": version,
         },
         annotations=ids,
     )
-    # Kubernetes makes it, too. It stays here when the role goes: running pods are of this account.
+    # Kubernetes also creates it. Kept here when its role is removed, as running pods use this account.
     yield of("v1", "ServiceAccount", "default", namespace=name, annotations=role_of(name, outputs))
     yield of(
         "v1",
@@ -116,12 +118,12 @@ def _tenant(
 
 
 def _quota(cluster: Cluster) -> dict[str, str]:
-    """GPUs are shared out by the queues, volumes by ``volumes``."""
+    """The quota of a namespace. GPUs are limited by queues, volumes by ``volumes``."""
     most = cluster.kubernetes.namespaces
     return {
         "pods": str(most.pods),
         "count/jobs.batch": str(most.jobs),
-        # Internal pages come by the ingress; a port on every node would be open to all who reach nodes.
+        # Internal pages use the ingress; a node port would be open to everyone who can reach nodes.
         "services.nodeports": "0",
         "services.loadbalancers": "0",
         **({"requests.cpu": str(most.cpu)} if most.cpu else {}),
@@ -142,7 +144,7 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
             {"from": [{"ipBlock": {"cidr": str(block)}} for block in laptops(cluster)]},
         ],
         "egress": [
-            # Pods' side of the rule: whom they may reach is for the others' own policies to say.
+            # The egress side of the rule: the targets' own policies decide whether they accept it.
             {"to": [{"namespaceSelector": {}}]},
             *_outside(cluster),
         ],
@@ -150,7 +152,8 @@ def _network_policy(cluster: Cluster) -> dict[str, Any]:
 
 
 def _outside(cluster: Cluster) -> Iterator[dict[str, Any]]:
-    """What is no pod, as the rules of nodes have it, which hold also while policies are not in force."""
+    """Allowed egress outside of the pod network, as in the rules on nodes, which also apply before policies
+    are enforced."""
     egress = cluster.kubernetes.egress
     machines = [str(block) for block in egress.machines]
     yield {
@@ -177,17 +180,17 @@ def _outside(cluster: Cluster) -> Iterator[dict[str, Any]]:
 
 
 def _between(refused: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The ranges of ports around some that are left out, in order."""
+    """The port ranges between excluded ports, in order."""
     edges = [0, *refused, _LAST + 1]
     return ((low + 1, high - 1) for low, high in pairwise(edges) if high - low > 1)
 
 
 def laptops(cluster: Cluster) -> tuple[IPv4Network, ...]:
-    """Where laptops' packets seem to come from: machines that let them in, and translate addresses.
+    """The source addresses of laptops' packets: the VPN servers, which translate addresses.
 
-    Through VXLAN they come with a server's address among pods, in a rack with its own. The latter stands
-    among others', so that all machines' networks are meant: who may go on from a machine to pods was decided
-    when it was let in.
+    Through VXLAN the source is a server's address in the pod network, at a physical site its own. The latter
+    is one of many, so all machines' networks are included: access from a machine to pods was decided when
+    the laptop was admitted.
     """
     blocks = [region.vpc for region in cluster.regions] + [site.lan for site in cluster.sites]
     vpn = cluster.access.vpn

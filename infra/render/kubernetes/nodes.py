@@ -1,4 +1,4 @@
-"""Where nodes for work are, whether they come and go, and where they get image layers from each other."""
+"""Where worker nodes are, whether they are scaled, and the address of the image mirror."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Final
 from infra.model import Cluster
 
 MIRROR: Final = "http://127.0.0.1:29020"
-"""Where containerd asks for image layers of neighbours: the site's own mirror, on the node. The port is below
-those that Kubernetes gives to Services, 30000 to 32767, and below those of outgoing connections."""
+"""The site's image mirror on the node, which containerd uses. The port is below the node ports of Services,
+30000 to 32767, and below the ephemeral ports."""
 
 
 def sites_of_nodes(cluster: Cluster) -> tuple[str, ...]:
-    """Sites that have nodes for work, or may have: regions of the control plane and of pools, racks."""
+    """Sites that have or may have worker nodes: regions of the control plane and of pools, and physical
+    sites."""
     found = {group.site for pool in cluster.pools for group in pool.groups}
     if cluster.control_plane is not None:
         found.add(cluster.control_plane.site)
@@ -21,7 +22,7 @@ def sites_of_nodes(cluster: Cluster) -> tuple[str, ...]:
 
 
 def is_scaled(cluster: Cluster) -> bool:
-    """Whether the autoscaler is on, has an image to run from and pools to care for, and is applied."""
+    """Whether the autoscaler is enabled, has an image and pools to manage, and is applied."""
     from infra.render.kubernetes import APPLIED
 
     settings = cluster.autoscaler
@@ -29,5 +30,5 @@ def is_scaled(cluster: Cluster) -> bool:
 
 
 def has_pools(cluster: Cluster) -> bool:
-    """Whether there are machines that come and go."""
+    """Whether there are machines that are launched and terminated automatically."""
     return any(pool.groups for pool in cluster.pools)

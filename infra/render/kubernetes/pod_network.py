@@ -1,4 +1,4 @@
-"""The network of pods: what enforces its policies, and what carries their packets between nodes."""
+"""The pod network: enforcement of network policies, and flannel."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from infra.model import NO_OUTPUTS, Cluster, Outputs
 from infra.render.kubernetes.manifests import Documents, Manifest, Object, filled, joined, of, static
 
 QUEUE: Final = 98
-"""The NFQUEUE it listens to, from when its rules are in force. A number of its own: 100 is what other
-programs take by default."""
+"""The NFQUEUE used for policies. Not 100, which is the default of other programs."""
 
 
 def firewall(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """What enforces network policies: flannel carries packets and refuses none.
+    """Enforcement of network policies, as flannel does not implement them.
 
-    kube-network-policies (kubernetes-sigs) runs on every node where people's pods do. It sees the first
-    packet of each connection to or from a pod that a policy selects, and lets it pass or not (nftables,
-    NFQUEUE). Where it is too busy to answer, or has crashed, packets are dropped; on an upgrade of itself it
-    takes its rules away first, and they pass. What must hold then as well is in the cookbook ``kubernetes``,
-    ``pods.nft.erb``. Until it has read the policies a node has no network for pods: ``flannel`` waits for
+    kube-network-policies (kubernetes-sigs) runs on every node that runs users' pods. It receives the first
+    packet of each connection to or from a pod that a policy selects, and accepts or drops it (nftables,
+    NFQUEUE). If it is overloaded or has crashed, packets are dropped; when it is upgraded it removes its
+    rules first, and packets pass. Rules that must hold even then are in the cookbook ``kubernetes``,
+    ``pods.nft.erb``. Until it has read the policies, a node has no network for pods: ``flannel`` waits for
     ``QUEUE``.
 
-    Gives its rights, and the DaemonSet.
+    Returns its rights, and the DaemonSet.
     """
     return {
         "rights.yaml": static("firewall/rights"),
@@ -40,14 +39,14 @@ def firewall(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def spared(cluster: Cluster) -> list[str]:
-    """Nodes on which it does not run: gateways and SSH nodes, which run nobody's pods."""
+    """Nodes on which it does not run: gateways and SSH nodes, which run no users' pods."""
     machines = {each.hostname: each.taints for each in cluster.instances}
     machines |= {node.name: node.taints for site in cluster.sites for node in site.nodes}
     return sorted(name for name, taints in machines.items() if GATEWAY in {each.key for each in taints})
 
 
 def _kept_for(cluster: Cluster) -> list[str]:
-    """Taints that keep pods off nodes for something else: those that are let on have policies, too."""
+    """Taints that reserve nodes for a purpose: the pods admitted there are subject to policies too."""
     taints = [taint for pool in cluster.pools for taint in pool.taints]
     taints += [taint for site in cluster.sites for node in site.nodes for taint in node.taints]
     return sorted({taint.key for taint in taints if taint.effect == "NoExecute"} - {GATEWAY})
@@ -63,18 +62,18 @@ _VNI: Final = 1
 
 
 def flannel(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """flannel: pods' packets between nodes, over every site (flannel's Documentation/kubernetes.md,
-    backends.md).
+    """flannel: packets between pods of different nodes, over all sites (flannel's
+    Documentation/kubernetes.md, backends.md).
 
-    Two DaemonSets with a configuration each, where sites differ: in a rack, neighbours on one LAN send each
-    other pods' packets as they are. In a VPC each network card drops what does not come from its machine's
-    own address (source and destination check), so there every packet travels in VXLAN.
+    There are two DaemonSets with different configurations if sites differ: at a physical site, nodes on one
+    LAN route pods' packets directly. In a VPC an interface drops packets whose source is not the instance's
+    own address (source/destination check), so there all packets are encapsulated in VXLAN.
 
-    Its configuration for containerd is what makes a node ready. It is written when network policies are in
-    force on the node: before, only pods on the machine's own network start there, and the autoscaler knows a
-    node that is not ready yet. The cookbook ``kubernetes`` takes the file away at boot.
+    Its CNI configuration makes a node ready. It is written once network policies are enforced on the node:
+    before that, only pods with host networking start there, and the autoscaler treats the node as not ready.
+    The cookbook ``kubernetes`` deletes the file at boot.
 
-    Gives the namespace, flannel's rights, its configurations, and who runs them.
+    Returns the namespace, flannel's rights, its configurations, and the DaemonSets.
     """
     direct = list(cluster.kubernetes.overlay.direct)
     kinds = {_NAME: {"operator": "NotIn", "sites": direct}}
@@ -89,7 +88,7 @@ def flannel(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def backend(cluster: Cluster, *, direct: bool) -> dict[str, Any]:
-    """flannel's ``Backend``. ``direct``: on nodes that are neighbours on one LAN."""
+    """flannel's ``Backend``. ``direct``: for nodes that are on one LAN."""
     overlay = cluster.kubernetes.overlay
     if overlay.backend == "host-gw":
         return {"Type": "host-gw"}
@@ -111,7 +110,7 @@ def _configuration(cluster: Cluster, name: str) -> Object:
         "EnableIPv6": False,
         "Backend": backend(cluster, direct=name == _NEIGHBOURS),
     }
-    # flannel would tell it, but for host-gw, which knows no size but the network card's.
+    # flannel would compute it, except for host-gw, which uses the interface's MTU.
     delegate = {"hairpinMode": True, "isDefaultGateway": True, "mtu": cluster.kubernetes.overlay.mtu}
     cni = {
         "cniVersion": "0.3.1",

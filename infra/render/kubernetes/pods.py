@@ -1,4 +1,4 @@
-"""What pods and volumes have in common: which nodes, and how much of them."""
+"""Parts of pod and volume specs: affinities and resources."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from infra.catalogue.labels import SITE
 from infra.render.kubernetes.manifests import Object
 
 EVERYWHERE: Final[list[Object]] = [{"operator": "Exists", "effect": "NoSchedule"}]
-"""Tolerations of agents on nodes. Gateways keep others off by NoExecute."""
+"""Tolerations of agents on nodes. Gateways keep other pods off with NoExecute."""
 
 
 def matching(terms: Sequence[Object]) -> Object:
-    """A selector of nodes that meet all terms."""
+    """A node selector that requires all terms."""
     return {"nodeSelectorTerms": [{"matchExpressions": list(terms)}]}
 
 
 def nodes(terms: Sequence[Object]) -> Object:
-    """The affinity to nodes that meet all terms."""
+    """A node affinity that requires all terms."""
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": matching(terms)}}
 
 
 def at(sites: Collection[str]) -> Object:
-    """A term: nodes of these sites, which are told in the order of their names."""
+    """A node selector term for these sites, sorted by name."""
     return {"key": SITE, "operator": "In", "values": sorted(sites)}
 
 
 def requests(cpu: str, memory: str, *, limit: str = "") -> Object:
-    """Resources: what is asked for, and the most memory, if there is a most."""
+    """Resources: the requests, and the memory limit, if any."""
     return {"requests": {"cpu": cpu, "memory": memory}, **({"limits": {"memory": limit}} if limit else {})}

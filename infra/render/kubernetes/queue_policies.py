@@ -1,6 +1,5 @@
-"""What is written into work before queues see it, and what of limits of users is refused: policies, whose
-texts say why (``templates/kubernetes/after/queues``).
-"""
+"""Policies that change workloads before they are queued, and that enforce limits of users; their texts state
+the reasons (``templates/kubernetes/after/queues``)."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from infra.render.kubernetes.tenants import members
 
 PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
 _GPUS: Final = GPU_TAINT
-"""The resource, which the taint is named after."""
+"""The GPU resource, which the taint is named after."""
 
 
 def policies(cluster: Cluster) -> Manifest:
-    """What is written into work; and, where users' GPUs are limited, what is refused."""
+    """The mutating policies; and, if users' GPUs are limited, the validating ones."""
     pools, classes = sizes(cluster), cluster.kubernetes.priority_classes
     shares = _shares(cluster)
     written = filled(
@@ -28,7 +27,7 @@ def policies(cluster: Cluster) -> Manifest:
         gpus_of_pools={name: gpus for name, (gpus, _) in pools.items()},
         sites_of_pools={name: sites for name, (_, sites) in pools.items()},
         regions=sorted(each.name for each in cluster.regions),
-        # Work of a class with all kinds of GPUs may go anywhere.
+        # Work of a class that allows all GPU models is not restricted.
         gpus_of_classes={name: gpus for name, gpus in gpus_of_classes(classes).items() if len(gpus) < 3},
         default=default_class(classes),
     )
@@ -36,7 +35,7 @@ def policies(cluster: Cluster) -> Manifest:
 
 
 def _shares(cluster: Cluster) -> dict[str, Any]:
-    """``holders``: namespace of a group with a limit → login of a member → that user's namespace, and
+    """``holders``: namespace of a group with a limit → login of a member → that user's namespace;
     ``limited``: the namespaces of these users."""
     holders = {
         group.namespace: {user.login: user.namespace for user in members(cluster, group)}
@@ -50,7 +49,7 @@ def _shares(cluster: Cluster) -> dict[str, Any]:
 
 
 def sizes(cluster: Cluster) -> dict[str, tuple[int, list[str]]]:
-    """Each pool's name, the GPUs of one of its nodes, and its sites."""
+    """Pool → the GPUs of one of its nodes, and its sites."""
     found = {}
     for pool in sorted(cluster.pools, key=lambda each: each.name):
         groups = [group for group in pool.groups if group.max]

@@ -41,33 +41,34 @@ COHORT: Final = "causeway"
 TOPOLOGY: Final = "places"
 CHECK: Final = "autoscaler"
 PROVISIONING_CLASS: Final = f"batch.{OURS}"
-"""Of provisioning requests that our autoscaler answers. A DNS name, as the API demands."""
+"""The class of provisioning requests that our autoscaler handles. Must be a DNS name."""
 
 _GPUS: Final = "nvidia.com/gpu"
 _RESOURCES: Final = ("cpu", "memory", _GPUS)
 _LEVELS: Final = (SITE, "topology.kubernetes.io/zone", "kubernetes.io/hostname")
-"""From far to near. A rack is the zone of machines of ours."""
+"""From the widest to the narrowest. A rack is the zone of machines at physical sites."""
 
 MOST_FLAVORS: Final = 64
-"""Of a group of resources (Kueue, ``ClusterQueue``)."""
+"""Maximum flavors of a resource group (Kueue, ``ClusterQueue``)."""
 _MOST_LABELS: Final = 8
-"""Of a flavor (Kueue, ``ResourceFlavor``)."""
+"""Maximum labels of a flavor (Kueue, ``ResourceFlavor``)."""
 _LABELS: Final = (
     POOL,
     GPU_MODEL,
     GPU_CLASS,
     WITHOUT_GPUS,
 )
-"""What tells flavors from each other, and what classes of work go by. Labels of the spec come next.
+"""Labels that distinguish flavors, and that priority classes select by. Labels in the spec come next.
 
-Not the site: if any flavor has a label, Kueue assigns work that selects by it only flavors that have it,
-and a pool may be in several sites."""
+Not the site: if any flavor has a label, Kueue assigns work that selects by it only flavors that have it, and
+a pool may be in several sites.
+"""
 _NOT_OURS: Final = ("kubernetes.io", "k8s.io", OURS)
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Processors in thousandths, memory in MiB, and GPUs."""
+    """Amounts of CPU in millicores, memory in MiB, and GPUs."""
 
     millicores: int = 0
     mib: int = 0
@@ -80,37 +81,37 @@ class Amount:
         return Amount(self.millicores - other.millicores, self.mib - other.mib, self.gpus - other.gpus)
 
     def times(self, count: int) -> Amount:
-        """So many of it."""
+        """The amount multiplied by ``count``."""
         return Amount(self.millicores * count, self.mib * count, self.gpus * count)
 
     def part(self, gpus: int) -> Amount:
-        """That many of its GPUs, and what comes with them."""
+        """A share with ``gpus`` of its GPUs, and CPU and memory in proportion."""
         of = self.gpus or 1
         return Amount(self.millicores * gpus // of, self.mib * gpus // of, gpus)
 
     def quantities(self) -> dict[str, str]:
-        """As Kubernetes writes it."""
+        """In Kubernetes quantities."""
         return {"cpu": f"{self.millicores}m", "memory": f"{self.mib}Mi", _GPUS: str(self.gpus)}
 
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """Machines that are alike to a job."""
+    """Machines that are equivalent for a job."""
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     amount: Amount
-    """Of all of them together: of pools, at their largest."""
+    """The total of all of them; for pools, at their maximum size."""
     cloud: bool
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """What there is, classes of work, who gets it, and the way in."""
+    """Flavors, priority classes, ClusterQueues and LocalQueues."""
     found = flavors(cluster)
     if not found or not any(addon.name == "kueue" for addon in cluster.kubernetes.addons):
         return {}
-    # One that writes nothing answers no request either, and jobs would wait for ever.
+    # An autoscaler in dry-run mode does not answer requests, and jobs would wait forever.
     asked = is_scaled(cluster) and not cluster.autoscaler.dry_run
     return {
         "policies.yaml": queue_policies.policies(cluster),
@@ -138,7 +139,8 @@ def flavors(cluster: Cluster) -> tuple[Flavor, ...]:
 
 
 def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavor]:
-    """Machines in racks by model of GPU, those without GPUs first: others' work tries them first too."""
+    """Machines at physical sites by GPU model, those without GPUs first, as work without GPUs tries them
+    first."""
     kinds: dict[tuple[str, tuple[Taint, ...]], list[PhysicalNode]] = {}
     for node in nodes:
         if node.runs_pods:
@@ -151,7 +153,8 @@ def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavor]:
         labels = dict(set(those[0].labels.items()).intersection(*(node.labels.items() for node in those)))
         amount = sum((_amount(node.allocatable) for node in those), Amount())
         unique = name if seen[name] == 1 else f"{name}-{seen[name]}"
-        # In the cloud, whether an instance is a spot one is known when it has started; here it is no matter.
+        # Whether a cloud instance is a Spot Instance is known only after it has started; here it does not
+        # matter.
         chosen = {CAPACITY: labels[CAPACITY], **_chosen(labels, _MOST_LABELS - 1)}
         found.append(Flavor(unique, chosen, taints, amount, cloud=False))
     return found
@@ -160,14 +163,15 @@ def _ours(nodes: Sequence[PhysicalNode]) -> list[Flavor]:
 def _of_pool(pool: NodePool) -> Flavor:
     groups = [group for group in pool.groups if group.max]
     labels = dict(set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups)))
-    # A group's bounds are units of capacity, of which a machine may be several (EC2 Auto Scaling, weights).
+    # A group's limits are in units of capacity, of which an instance may have several (EC2 Auto Scaling,
+    # weights).
     lightest = min(each.weight for each in pool.instance_types)
     amount = sum((_amount(group.allocatable).times(-(-group.max // lightest)) for group in groups), Amount())
     return Flavor(pool.name, _chosen(labels), pool.taints, amount, cloud=True)
 
 
 def _chosen(labels: Mapping[str, str], most: int = _MOST_LABELS) -> dict[str, str]:
-    """As many as a flavor may have, the telling ones first."""
+    """As many labels as a flavor may have, distinguishing ones first."""
     others = [key for key in sorted(labels) if not key.partition("/")[0].endswith(_NOT_OURS)]
     wanted = [key for key in (*_LABELS, *others) if key in labels]
     return {key: labels[key] for key in wanted[:most]}
@@ -182,7 +186,7 @@ def _amount(allocatable: Mapping[str, str]) -> Amount:
 
 
 def _price(group: NodeGroup) -> tuple[float, str]:
-    """Of a GPU, or of a processor where there are none; unknown ones last."""
+    """The price of a GPU, or of a CPU without GPUs; unknown prices last."""
     has = _amount(group.allocatable)
     units = has.gpus or has.millicores / 1000
     return (group.hourly_price / units if group.hourly_price and units else float("inf"), group.name)
@@ -209,7 +213,7 @@ def _flavor(flavor: Flavor) -> Object:
                 if any(taint.key == GPU_TAINT for taint in flavor.taints)
                 else {}
             ),
-            # With every flavor of GPUs, also where nobody answers requests: Kueue never takes it back.
+            # With every GPU flavor, even if no controller answers requests: Kueue never removes it again.
             **({"topologyName": TOPOLOGY} if flavor.amount.gpus else {}),
         },
     )
@@ -219,14 +223,15 @@ def _flavor(flavor: Flavor) -> Object:
 
 
 def _classes(cluster: Cluster) -> Iterator[Object]:
-    """For work that is to wait by another class than its pods are evicted by, and for its own."""
+    """WorkloadPriorityClasses, for queueing by another priority than the pods' and for each priority
+    class."""
     for each in cluster.kubernetes.priority_classes:
         yield of(_API, "WorkloadPriorityClass", each.name, value=each.value)
 
 
 def shares(cluster: Cluster, found: Sequence[Flavor]) -> dict[str, dict[str, int]]:
-    """Group's namespace → flavor → GPUs that it is sure of: of the first flavors first, and where several
-    want more than there is of one, to each in proportion."""
+    """Group's namespace → flavor → guaranteed GPUs: of the first flavors first. If several groups want more
+    than a flavor has, it is divided in proportion."""
     left = {group.namespace: group.gpu_quota for group in cluster.access.groups}
     sure: dict[str, dict[str, int]] = {name: {} for name in left}
     for flavor in found:
@@ -237,7 +242,7 @@ def shares(cluster: Cluster, found: Sequence[Flavor]) -> dict[str, dict[str, int
 
 
 def _divided(gpus: int, wanted: Mapping[str, int]) -> dict[str, int]:
-    """By largest remainder; no more than is wanted."""
+    """Division by the largest remainder method; never more than wanted."""
     total = sum(wanted.values())
     if total <= gpus:
         return dict(wanted)
@@ -271,7 +276,7 @@ def _queues(cluster: Cluster, found: Sequence[Flavor], *, asked: bool) -> Iterat
 
 
 def _scope(cluster: Cluster) -> dict[str, Any]:
-    """Whether what people have used lately decides who is next in a queue."""
+    """Admission scope: whether recent usage decides the order in a queue."""
     if cluster.kubernetes.usage_half_life is None:
         return {}
     return {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
@@ -313,7 +318,7 @@ def _queue(
             "resourceGroups": resources,
             "fairSharing": {"weight": str(weight)},
             **scope,
-            # Next flavor rather than somebody's end; the same flavor rather than one's own.
+            # Try the next flavor before preempting others; borrow in a flavor before trying the next.
             "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
             "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
             **(

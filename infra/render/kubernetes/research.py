@@ -1,7 +1,7 @@
-"""What researchers' own program knows of the cluster, and in whose name their work reaches the store.
+"""What the researchers' client reads about the cluster, and the identity with which runs access the store.
 
-The ConfigMap ``research`` is all that a client reads of the spec, and everybody of the spec may read it. Its
-``version`` is that of its form: within one, fields are added, never taken away or given another meaning.
+The ConfigMap ``research`` is all that a client reads of the spec, and every user may read it. Its
+``version`` is that of its format: within one version, fields are only added, never removed or redefined.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from infra.render.kubernetes.volumes import claim, home_of, shown_paths
 VERSION: Final = 2
 NAME: Final = "research"
 WORK: Final = "work"
-"""The service account of each namespace that may take the namespace's role at AWS."""
+"""The service account in each namespace that may assume the namespace's AWS role."""
 AUDIENCE: Final = "sts.amazonaws.com"
 
 RENEWAL: Final = "code-renewal"
-"""The service account, and the CronJob, that keep code from expiring while runs need it."""
+"""The service account and the CronJob that prevent code of active runs from expiring."""
 
 BLOCKED: Final = "blocked-runs"
-"""The service account, and the Deployment, that stop runs which can't start."""
+"""The service account and the Deployment that stop runs which cannot start."""
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
-    """The ConfigMap and who may read it; a service account in each namespace and who may be it."""
+    """The ConfigMap and the right to read it; a service account in each namespace and the right to use it."""
     if cluster.research is None:
         return {}
     return {
@@ -54,14 +54,14 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def _programs(image: str | None) -> Documents:
-    """What keeps code from expiring, and what stops runs that can't start; nothing without an image."""
+    """The programs that renew code, and that stop runs which cannot start; nothing without an image."""
     if not image:
         return {}
     return {f"{name}.yaml": filled(f"research/{name}", image=image) for name in ("renewal", "blocked")}
 
 
 def namespaces(cluster: Cluster) -> tuple[str, ...]:
-    """Those of people and groups, whose runs reach the store."""
+    """The namespaces of users and groups, whose runs access the store."""
     return tuple(cluster.web_identity.roles) if cluster.web_identity is not None else ()
 
 
@@ -76,7 +76,7 @@ def _contract(cluster: Cluster, research: Research, outputs: Outputs) -> Iterato
 
 
 def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS) -> dict[str, Any]:
-    """``cluster.json``: plain values, in the units that their names say. ``roles`` are known after apply."""
+    """``cluster.json``: JSON values, in the units that their names state. ``roles`` are known after apply."""
     work = cluster.storage.work
     assert work is not None
     return {
@@ -107,7 +107,7 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
             }
             for each in shown_paths(cluster)
         },
-        # Where the mount `home` is in a namespace; others have none.
+        # The path of the mount `home` in a namespace; others have none.
         "homes": {user.namespace: home_of(user) for user in cluster.access.users},
         "sites": [*(site.name for site in cluster.sites), *(region.name for region in cluster.regions)],
         "groups": {group.name: group.namespace for group in cluster.access.groups},
@@ -120,7 +120,7 @@ def contract(cluster: Cluster, research: Research, outputs: Outputs = NO_OUTPUTS
 
 
 def _readable(values: Mapping[str, Any]) -> str:
-    """JSON with a line for each field, and for each entry of a list or mapping of parts."""
+    """JSON with a line per field, and per entry of a list or mapping of objects."""
     lines = []
     for key, value in values.items():
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -142,7 +142,8 @@ def _line(value: object) -> str:
 
 
 def _machines(cluster: Cluster) -> Iterator[Mapping[str, Any]]:
-    """What work runs on, a row a kind: nodes of a rack that are alike, instance types of a pool."""
+    """The machines that run work, a row per kind: equal nodes of a physical site, instance types of a
+    pool."""
     for site in cluster.sites:
         alike = Counter(
             (each.gpus, _frozen(each.allocatable), each.labels.get(INTERCONNECT))
@@ -176,7 +177,7 @@ def _frozen(allocatable: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _shape(gpus: Gpus | None, allocatable: Mapping[str, str], interconnect: str | None) -> dict[str, Any]:
-    """What pods get of one machine."""
+    """What pods can use of one machine."""
     gpu_models = None
     if gpus is not None:
         gpu_models = {
@@ -207,10 +208,11 @@ def _fabric(allocatable: Mapping[str, str]) -> dict[str, int]:
 def _account(
     cluster: Cluster, namespace: str, outputs: Outputs, renewer: Sequence[dict[str, str]]
 ) -> Iterator[Object]:
-    """The account, without a token mounted by itself, and the right of the namespace's people to make one.
+    """The account, without an automatically mounted token, and the right of the namespace's users to request
+    one.
 
-    They may start pods with it anyhow. AWS takes a token for an hour at most, and a person who leaves the
-    namespace's bindings gets no other.
+    They may start pods with it anyway. AWS accepts a token for at most an hour, and a user who is removed
+    from the namespace's bindings cannot get another one.
     """
     yield of(
         "v1",
@@ -236,7 +238,7 @@ def _binding(namespace: str, who: Sequence[dict[str, str]], role: str = NAME) ->
 
 
 def _renewer(research: Research) -> list[dict[str, str]]:
-    """The account that renews code, as bindings name it; empty where the spec names no image for it."""
+    """The account that renews code, as a binding's subject; empty if the spec names no image for it."""
     account = {"kind": "ServiceAccount", "name": RENEWAL, "namespace": SYSTEM}
     return [account] if research.tools else []
 
@@ -246,13 +248,14 @@ _CONDUCTOR_ROLE: Final = "causeway:sweep"
 
 
 def sweeps(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
-    """Rights of the conductor of a search (``causeway sweep``), a Job of the namespace with its own account.
+    """Rights of the controller of a search (``causeway sweep``), a Job in the namespace with its own
+    account.
 
-    It creates trials, which are JobSets, watches them, takes those that a search stops out of their queue
-    (the policy ``workloads`` lets it change ``spec.active`` alone) and logs to the namespace's workspace of
-    MLflow, where all that it knows is. Pods, secrets and other people's namespaces are closed to it.
+    It creates trials, which are JobSets, watches them, suspends those that a search stops (the policy
+    ``workloads`` allows it to change ``spec.active`` only), and logs to the namespace's MLflow workspace,
+    which holds all of its state. It has no access to pods, secrets and other namespaces.
 
-    Nothing where there is no MLflow to keep a search's state, or no image to run its conductor.
+    Empty without MLflow, which keeps a search's state, or without an image to run it.
     """
     if cluster.research is None or not cluster.research.tools or not is_served(cluster, outputs):
         return {}
@@ -273,12 +276,12 @@ def sweeps(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def _conductor_reading(namespaces: Sequence[str]) -> Object:
-    """Trials are made of what the cluster offers when they are."""
+    """The right to read the cluster's offer, from which trials are created."""
     return _conductor_bound(SYSTEM, "Role", NAME, namespaces)
 
 
 def _conductor_bound(namespace: str, kind: str, role: str, accounts: Sequence[str]) -> Object:
-    """What gives the accounts of these namespaces a role in a namespace."""
+    """A binding that grants the accounts of these namespaces a role in a namespace."""
     subjects = [{"kind": "ServiceAccount", "name": CONDUCTOR, "namespace": each} for each in accounts]
     reference = {"apiGroup": rights.GROUP, "kind": kind, "name": role}
     return of(rights.API, "RoleBinding", CONDUCTOR, namespace=namespace, roleRef=reference, subjects=subjects)

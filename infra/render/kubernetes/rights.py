@@ -1,4 +1,4 @@
-"""Rights: accounts of programs, and roles of a namespace with what binds them."""
+"""Service accounts, and roles in a namespace with their bindings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def within(
     *,
     labels: Mapping[str, str] | None = None,
 ) -> list[Object]:
-    """A role and its binding of one name: what these may do in a namespace."""
+    """A role and its binding, with the same name: the rights of the subjects in a namespace."""
     return [
         of(API, "Role", name, namespace=namespace, labels=labels, rules=list(rules)),
         of(

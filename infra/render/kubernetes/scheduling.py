@@ -30,13 +30,13 @@ from infra.render.kubernetes.manifests import (
 )
 
 RESOURCES: Final = "nvidia.com/"
-"""What asking for GPUs, or for parts of them, begins with."""
+"""The prefix of resources of GPUs and their fractions."""
 GPU_TAINT: Final = "nvidia.com/gpu"
-"""The taint that nodes with GPUs carry by custom (NVIDIA's charts tolerate it too)."""
+"""The conventional taint of GPU nodes (NVIDIA's charts tolerate it too)."""
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """Classes of work, what is written into work, and what is refused."""
+    """Priority classes, mutating policies and validating policies."""
     classes = cluster.kubernetes.priority_classes
     values = {"default": default_class(classes), "gpus_of_classes": gpus_of_classes(classes)}
     names = ", ".join(each.name for each in classes)
@@ -56,17 +56,17 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def default_class(classes: Sequence[PriorityClass]) -> str:
-    """The class of work that names none; empty where there is none."""
+    """The default class of work; empty if there is none."""
     return next((each.name for each in classes if each.default), "")
 
 
 def gpus_of_classes(classes: Sequence[PriorityClass]) -> dict[str, list[str]]:
-    """Class → its GPUs, newest first."""
+    """Class → its GPU models, newest first."""
     return {each.name: list(each.gpu_classes) for each in classes}
 
 
 def has_room_without_gpus(cluster: Cluster) -> bool:
-    """Whether there are workers without GPUs. Where there are none, other work goes where it can."""
+    """Whether there are workers without GPUs. If there are none, work without GPUs may run anywhere."""
     racks = (node for site in cluster.sites for node in site.nodes)
     pools = any(pool.gpus is None and any(group.max for group in pool.groups) for pool in cluster.pools)
     return pools or any(node.gpus is None and "worker" in node.roles for node in racks)

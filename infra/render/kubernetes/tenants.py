@@ -1,5 +1,5 @@
-"""Whose a namespace is: labels by which rules, queues and rights find those of people and groups, and the
-numbers under which its pods use files."""
+"""The owner of a namespace: labels by which policies, queues and rights select namespaces of users and
+groups, and the numeric ids with which its pods access files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from infra.model import Cluster, Outputs
 from infra.model.platform import Group, User
 
 TENANT: Final = f"{OURS}/tenant"
-"""``user`` or ``team``. What is ours, and Kubernetes' own, has no such label, and no such rules."""
+"""``user`` or ``team``. System namespaces do not have this label, and the policies do not apply to them."""
 TEAM: Final = f"{OURS}/team"
-"""The namespace of the group on whose account work goes."""
+"""The namespace of the group that work is accounted to."""
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 """The label with the Pod Security level of a namespace."""
 
 UID: Final = f"{OURS}/uid"
 GIDS: Final = f"{OURS}/gids"
-"""Annotations: under which uid, and which gids, parted by commas and the primary one first, pods of the
-namespace use the paths of machines."""
+"""Annotations: the uid and the gids (comma-separated, the primary one first) with which the namespace's pods
+use machines' paths."""
 
 SHARED: Final = "shared"
-"""On whose account work of people goes who are in no group."""
+"""What work of users without a group is accounted to."""
 
 OF_TENANTS: Final = {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}
 """Selects the namespaces of people and groups."""
@@ -35,16 +35,17 @@ def team_of(cluster: Cluster, user: User) -> str:
 
 
 def ids_of(cluster: Cluster, user: User) -> dict[str, str]:
-    """The annotations with a user's numbers, as machines have them: the first gid is that of the user's own
-    group."""
+    """The annotations with a user's ids, the same as on machines: the first gid is that of the user's
+    private group."""
     others = [group.gid for group in cluster.access.groups if group.name in user.groups]
     return _ids(user.uid, [user.uid, *others])
 
 
 def ids_of_group(group: Group) -> dict[str, str]:
-    """The annotations with a group's numbers.
+    """The annotations with a group's ids.
 
-    Not those of a member: all of them may look into each other's pods there. Nobody has its number as a uid.
+    Not those of a member, as all members can access each other's pods there. No user has the group's number
+    as a uid.
     """
     return _ids(group.gid, [group.gid])
 
@@ -54,19 +55,19 @@ def _ids(uid: int, gids: list[int]) -> dict[str, str]:
 
 
 def role_of(namespace: str, outputs: Outputs) -> dict[str, str]:
-    """The annotation of service accounts by which Mountpoint for S3 knows what to become at AWS; none before
-    apply. What the role's own policy does not trust, it is of no use to."""
+    """The annotation of a service account with the AWS role that Mountpoint for S3 assumes; none before
+    apply. It has no effect unless the role's trust policy allows the account."""
     return {"eks.amazonaws.com/role-arn": outputs.roles[namespace]} if namespace in outputs.roles else {}
 
 
 def members(cluster: Cluster, group: Group) -> tuple[User, ...]:
-    """Everybody in a group, by login."""
+    """The members of a group, by login."""
     return tuple(user for user in cluster.access.users if group.name in user.groups)
 
 
 def subject(user: User) -> dict[str, str]:
-    """A person, as bindings of rights name one.
+    """A user as a binding's subject.
 
-    By name, never by a group of the certificate: a certificate can't be taken back, a line of a binding can.
+    By name, never by a group in the certificate: a certificate cannot be revoked, a binding can be changed.
     """
     return {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user.login}

@@ -1,11 +1,12 @@
-"""MLflow, where runs log parameters and metrics. Namespaces are its workspaces, and RBAC says who uses one.
+"""MLflow, to which runs log parameters and metrics. Namespaces are its workspaces, and access is granted by
+RBAC.
 
-A client shows a token of its namespace's service account ``work`` and names the workspace. With that token
-the server asks the API server whether it may, say, ``create experiments.mlflow.kubeflow.org`` in the
-namespace. Such objects do not exist, only rights on them. The server keeps no passwords and has no rights in
-people's namespaces.
+A client sends a token of its namespace's service account ``work`` and names the workspace. With that token
+the server asks the API server whether the account may, for example, ``create
+experiments.mlflow.kubeflow.org`` in the namespace. Such objects do not exist, only rights on them. The
+server stores no passwords and has no rights in users' namespaces.
 
-It runs on masters: they are there while pools are empty, and are in the region of the database.
+It runs on masters: they exist even while pools are empty, and are in the region of the database.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from infra.render.kubernetes.tracking_service import DATABASE, NAME, NAMESPACE, 
 from infra.render.templating import copied
 
 ARTIFACTS: Final = "mlflow"
-"""The folder of artifacts in the store."""
+"""The prefix of artifacts in the store."""
 
 _SCRIPTS: Final = ("migrate.py", "thin.py", "workspaces.py", "entry_points.txt", "METADATA")
 _APP: Final = {"app.kubernetes.io/name": NAME}
 
 
 def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
-    """Nothing where it is off, or has no database yet."""
+    """MLflow's objects; empty if it is disabled, or has no database yet."""
     tracking = cluster.tracking
     if tracking is None or not is_served(cluster, outputs):
         return {}
@@ -58,8 +59,8 @@ def objects(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def _shared(tracking: Tracking, outputs: Outputs) -> dict[str, Any]:
-    """What the server and the nightly job have in common; ``uri`` has no password: the driver takes
-    that from ``PGPASSWORD``."""
+    """Values common to the server and the nightly job; ``uri`` has no password: the driver reads it from
+    ``PGPASSWORD``."""
     managed = tracking.managed is not None
     host = outputs.tracking_database if managed else f"{DATABASE}.{NAMESPACE}.svc"
     return {
@@ -71,7 +72,7 @@ def _shared(tracking: Tracking, outputs: Outputs) -> dict[str, Any]:
 
 
 def _store(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
-    """Where artifacts go, and as whom."""
+    """The location of artifacts, and the identity used for them."""
     work = cluster.storage.work
     assert work is not None
     return {
@@ -92,7 +93,7 @@ def _database(cluster: Cluster, tracking: Tracking) -> Manifest:
 
 
 def _users(cluster: Cluster) -> Iterator[Object]:
-    """In each namespace its account ``work``, and its people, have all rights on what is logged there."""
+    """Rights on logged data in each namespace, for its account ``work`` and its users."""
     people = {user.namespace: [subject(user)] for user in cluster.access.users}
     people |= {
         group.namespace: [subject(user) for user in members(cluster, group)]
@@ -112,7 +113,7 @@ def _users(cluster: Cluster) -> Iterator[Object]:
 
 
 def _openers(cluster: Cluster) -> Iterator[Object]:
-    """Everybody of the spec may forward a port to it. To the database, too, which wants a password."""
+    """The right of all users to forward a port to it; also to the database, which requires a password."""
     rules = [
         {"apiGroups": [""], "resources": ["services"], "resourceNames": [NAME], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},

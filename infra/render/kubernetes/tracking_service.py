@@ -1,4 +1,4 @@
-"""Where MLflow is found, for itself and for who tells others of it."""
+"""MLflow's address, for its own objects and for clients."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ NAMESPACE: Final = "mlflow"
 PORT: Final = 5000
 
 DATABASE: Final = "database"
-"""The StatefulSet and service of a database in a pod."""
+"""The StatefulSet and Service of a database in a pod."""
 SECRET: Final = "database"  # noqa: S105 - a name
-"""The Secret that ``invoke cluster.up`` brings: ``password``, of the database's user."""
+"""The Secret that ``invoke cluster.up`` creates: ``password`` of the database's user."""
 AUTHORITIES: Final = "authorities.pem"
-"""Its key for who signs the certificate of a database at RDS."""
+"""The Secret's key with the CA certificates of an RDS database."""
 
 
 def is_served(cluster: Cluster, outputs: Outputs) -> bool:
-    """Whether MLflow is there: with a database at AWS, once that is applied."""
+    """Whether MLflow is available: with a database at AWS, once that is applied."""
     tracking = cluster.tracking
     return tracking is not None and (tracking.managed is None or bool(outputs.tracking_database))
 
 
 def offer(cluster: Cluster, outputs: Outputs) -> dict[str, Any]:
-    """What researchers' program knows of it: the field ``tracking``; nothing where it is off."""
+    """The field ``tracking`` for the client; empty if MLflow is disabled."""
     if not is_served(cluster, outputs):
         return {}
     url = f"http://{NAME}.{NAMESPACE}.svc:{PORT}"

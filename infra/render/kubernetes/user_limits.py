@@ -1,12 +1,14 @@
-"""Limits of the GPUs that one user holds in a group's queue (``gpu_limit_per_user``), by means of Kueue's.
+"""Limits of the GPUs that one user holds in a group's queue (``gpu_limit_per_user``), implemented with
+Kueue.
 
 Kueue limits what a ClusterQueue holds, by flavor, and a group is one ClusterQueue. So each pod that requests
-GPUs requests as many of a resource that only Kueue counts (Kueue, "Resource Transformations"), and of that
-resource the ClusterQueue has one flavor a user, with the limit as its quota. A user's work can be assigned no
-other: each flavor has a taint, which admission policies let only that user's work tolerate. No node has it.
+GPUs also requests as many of a resource that only Kueue counts (Kueue, "Resource Transformations"), and for
+that resource the ClusterQueue has one flavor per user, with the limit as its quota. A user's work cannot be
+assigned another one: each flavor has a taint, which admission policies let only that user's work tolerate.
+No node has the taint.
 
-In a user's namespace work counts for that user; in the group's, for the member who submitted it, and for the
-group itself where no member did.
+Work in a user's namespace counts for that user; in the group's, for the member who submitted it, and for the
+group itself if it was not submitted by a member.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def flavors(cluster: Cluster) -> Iterator[Object]:
 
 
 def resource_groups(cluster: Cluster, group: Group) -> Iterator[dict[str, Any]]:
-    """What the group's ClusterQueue has beside its pools: nothing is lent, nothing borrowed."""
+    """The resource groups of the group's ClusterQueue for these limits: without lending and borrowing."""
     if group.gpu_limit_per_user is None:
         return
     quota = {
@@ -54,7 +56,7 @@ def resource_groups(cluster: Cluster, group: Group) -> Iterator[dict[str, Any]]:
 
 
 def transformations(cluster: Cluster) -> dict[str, Any]:
-    """The part of Kueue's configuration by which GPUs are counted twice. Queues without a limit do not have
+    """The part of Kueue's configuration that counts GPUs a second time. Queues without a limit do not have
     the resource, and ignore it."""
     if not limited(cluster):
         return {}
@@ -69,10 +71,10 @@ def limited(cluster: Cluster) -> tuple[Group, ...]:
 
 
 def _holders(cluster: Cluster, group: Group) -> list[str]:
-    """Namespaces that stand for those who hold GPUs in a group's queue: its members, and itself."""
+    """Namespaces that represent the holders of GPUs in a group's queue: its members, and the group itself."""
     return [group.namespace, *(user.namespace for user in members(cluster, group))]
 
 
 def _flavor(group: Group, holder: str) -> str:
-    """A pool's flavor has no dot in its name."""
+    """The flavor of a user. It contains a dot, which flavors of pools do not."""
     return f"limit.{group.namespace}.{holder}"

@@ -1,14 +1,12 @@
-"""Volumes: in pods the paths that machines have, and volumes that are made on demand.
+"""Volumes: machines' paths in pods, and dynamically provisioned volumes.
 
-A machine mounts each path from the source that is nearest to it (cookbook ``storage``). Pods share these
-mounts: a volume of kind ``hostPath`` shows ``/home/ada`` of whichever machine the pod has come to, so that a
-job finds its files under the same path in a rack and in a region, and needs no driver for it. People may not
-ask for host paths themselves (Pod Security, ``baseline``); volumes are bound beforehand, each to one claim of
-one namespace.
+A machine mounts each path from its nearest source (cookbook ``storage``). Pods share these mounts: a volume
+of type ``hostPath`` shows ``/home/ada`` of the machine that runs the pod, so that a job finds its files
+under the same path at every site, without a CSI driver. Users may not use host paths themselves (Pod
+Security, ``baseline``); volumes are bound beforehand, each to one claim of one namespace.
 
-Volumes on demand come from CSI drivers: a folder of an NFS export, or of an EFS file system by an access
-point of its own. Buckets that no machine mounts are shown by Mountpoint for S3, to each namespace a folder of
-its own.
+CSI drivers provision volumes: a folder of an NFS export, or of an EFS file system with its own access point.
+Buckets that machines do not mount are mounted by Mountpoint for S3, with a folder per namespace.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from infra.render.kubernetes.manifests import Documents, Object, filled, joined,
 from infra.render.kubernetes.pods import at, matching
 
 _STATED: Final = "1Pi"
-"""A volume states a size and a claim asks for one, also where nothing counts it (Kubernetes, "Capacity")."""
+"""The size of volumes and claims, which is required even though it has no effect (Kubernetes, "Capacity")."""
 
 _HOME: Final = "/home"
 
@@ -53,18 +51,18 @@ def _classes(cluster: Cluster, outputs: Outputs) -> Sequence[Object]:
             ]
             parameters = {
                 "server": export.server,
-                # The driver is nobody on the server, and owns this folder, into which nobody else may go. A
-                # volume is open to whoever has it mounted.
+                # The driver runs as nobody on the server, and owns this folder, which no other user can
+                # enter. A volume is accessible to everyone who has it mounted.
                 "share": f"{export.export}/volumes",
                 "subDir": "live/${pvc.metadata.namespace}/${pvc.metadata.name}-${pv.metadata.name}",
                 "mountPermissions": "0777",
-                # Nobody may not delete what others have written. The server does, some days later.
+                # The user nobody cannot delete files of others. The server does so some days later.
                 "onDelete": "archive",
             }
             found.append(_class(name, "nfs.csi.k8s.io", parameters, ["nfsvers=4.2", "hard", "noatime"]))
     for system in storage.efs:
         made = outputs.file_systems.get(system.site, {}).get(system.name)
-        # Before apply there is none; its class comes with the render after.
+        # The id is unknown before apply; the next render adds its class.
         if (name := system.storage_class) is not None and made is not None:
             reached[name] = [system.site]
             parameters = {
@@ -75,7 +73,7 @@ def _classes(cluster: Cluster, outputs: Outputs) -> Sequence[Object]:
                 "ensureUniqueDirectory": "true",
                 "directoryPerms": "0770",
             }
-            # As a machine mounts it: by its role, which the file system's policy asks for.
+            # Mounted as on a machine: with its IAM role, which the file system's policy requires.
             found.append(_class(name, "efs.csi.aws.com", parameters, ["tls", "iam"]))
     if not reached:
         return found
@@ -100,12 +98,12 @@ def _class(name: str, provisioner: str, parameters: dict[str, str], options: lis
 
 
 def claims_on_paths(cluster: Cluster) -> list[str]:
-    """The names of claims, in namespaces of people and groups, that show a path of the machines."""
+    """The names of claims on machines' paths, in namespaces of users and groups."""
     return sorted({claim(mount.path) for mounts in cluster.storage.mounts.values() for mount in mounts})
 
 
 def claims_made_beforehand(cluster: Cluster) -> list[str]:
-    """The same, and those on buckets: each has a volume that is kept for it alone."""
+    """These, and claims on buckets: each has a volume that is reserved for it."""
     buckets = [bucket.name for bucket in with_volumes(cluster)]
     return sorted({*claims_on_paths(cluster), *buckets})
 
@@ -117,18 +115,18 @@ def claim(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShownPath:
-    """A path of the machines that pods see by a claim of their namespace."""
+    """A path of the machines that pods can mount by a claim in their namespace."""
 
     path: str
     read_only: bool
     sites: frozenset[str]
-    """Where machines have it."""
+    """The sites whose machines have it."""
     of_people: bool
-    """Whether each person's namespace has its own part of it, ``/home/ada``, and a group's has none."""
+    """Whether each user's namespace has its own subfolder (``/home/ada``), and groups have none."""
 
 
 def shown_paths(cluster: Cluster) -> list[ShownPath]:
-    """All of them, by path; homes first."""
+    """All such paths, homes first, then sorted by path."""
     sites: dict[str, set[str]] = {}
     read_only: dict[str, bool] = {}
     for site, mounts in cluster.storage.mounts.items():
@@ -169,7 +167,7 @@ def _volumes(cluster: Cluster) -> Iterator[Object]:
 
 
 def with_volumes(cluster: Cluster) -> list[Bucket]:
-    """Buckets of which each namespace has a folder."""
+    """Buckets in which each namespace has a folder."""
     return list(cluster.storage.s3_volumes) if cluster.kubernetes.has("s3-csi-driver") else []
 
 
@@ -181,9 +179,10 @@ def _shown(
     sites: Collection[str],
     everywhere: Collection[str],
 ) -> Iterator[Object]:
-    """A machine's path as a volume, and the claim that it is kept for."""
+    """A volume for a machine's path, and the claim that it is reserved for."""
     source: dict[str, Any] = {
-        # Made by nobody here: a path that is not mounted must not become a folder on the machine's own disk.
+        # Not created if missing: a path that is not mounted must not become a folder on the machine's root
+        # disk.
         "hostPath": {"path": path, "type": "Directory"},
     }
     if sites != everywhere:
@@ -192,7 +191,7 @@ def _shown(
 
 
 def _bucket(bucket: Bucket, region: str, namespace: str) -> Iterator[Object]:
-    """A folder of a bucket, in regions: racks have no role there."""
+    """A volume for a folder of a bucket, in regions: physical sites have no AWS role."""
     options = [f"prefix={namespace}/", f"region={region}", "allow-delete", "allow-overwrite", "allow-other"]
     yield from _bound(
         bucket.name,
@@ -202,12 +201,13 @@ def _bucket(bucket: Bucket, region: str, namespace: str) -> Iterator[Object]:
             "mountOptions": options,
             "csi": {
                 "driver": "s3.csi.aws.com",
-                # One volume is mounted once on a machine, whoever asks: each has a handle of its own.
+                # A volume is mounted once per machine, for all its pods: so each namespace has its own
+                # handle.
                 "volumeHandle": f"{bucket.name}-{namespace}",
-                # The pod's own namespace asks AWS, by its role.
+                # The pod's namespace authenticates with its own AWS role.
                 "volumeAttributes": {"bucketName": bucket.bucket, "authenticationSource": "pod"},
             },
-            # Not by the names of regions: a volume's affinity never changes, and regions are added.
+            # Not by names of regions: a volume's affinity is immutable, and regions are added.
             "nodeAffinity": {
                 "required": matching([{"key": CAPACITY, "operator": "NotIn", "values": ["physical"]}])
             },
@@ -253,7 +253,8 @@ def _bound(claim: str, namespace: str, modes: list[str], source: dict[str, Any])
 
 
 def _quotas(cluster: Cluster) -> Iterator[Object]:
-    """By class: the claims on machines' paths have none, and would use up any quota by what they state."""
+    """Quotas by StorageClass: claims on machines' paths have none, and their nominal size would exceed any
+    quota."""
     storage = cluster.storage
     most = storage.volumes_quota_mib
     made = [*(each.storage_class for each in storage.nfs), *(each.storage_class for each in storage.efs)]

@@ -1,4 +1,4 @@
-"""What Prometheus and Grafana are told of ours: whom to ask for figures, alerts, prices, dashboards."""
+"""Monitoring of our components: scrape targets, alerts, prices, dashboards."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NEEDS: Final = {
     "gpus": "dcgm-exporter",
     "queues": "kueue",
 }
-"""Alerts and dashboards → the add-on whose figures they are about."""
+"""Alerts and dashboards → the add-on whose metrics they use."""
 
 _PORTS: Final = {"dcgm-exporter": "metrics", "node-problem-detector": "exporter"}
-"""Agents of charts → what their port with figures is called."""
+"""DaemonSets of charts → the name of their metrics port."""
 
 
 def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
@@ -41,7 +41,7 @@ def objects(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def _about(cluster: Cluster, name: str) -> bool:
-    """Whether there is something to say of it."""
+    """Whether the cluster has the component that alerts or dashboards are about."""
     if name == "autoscaler":
         return is_scaled(cluster)
     if name == "tracking":
@@ -73,7 +73,7 @@ def _alerts(cluster: Cluster) -> list[Object]:
 
 
 def _prices(cluster: Cluster) -> Object:
-    """What a node of each pool costs an hour, on demand: spot costs less."""
+    """The hourly on-demand price of a node of each pool; Spot Instances cost less."""
     prices = [
         {
             "record": "causeway:node_price:dollars_per_hour",
@@ -88,7 +88,7 @@ def _prices(cluster: Cluster) -> Object:
 
 
 def _intervals(cluster: Cluster) -> Object:
-    """How often things are to happen, for alerts on those that do not."""
+    """The expected intervals of periodic tasks, for alerts on missed ones."""
     copies = {
         "record": "causeway:etcd_snapshot:interval_seconds",
         "expr": f"vector({cluster.kubernetes.snapshot_seconds})",

@@ -33,7 +33,7 @@ __all__ = ["clashes", "network_manager", "profile", "render", "unknown_hosts"]
 
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
-    """Every server's tree, by site; without outputs, rules and names lack what AWS decides."""
+    """Every server's tree, by site; without outputs, rules and names lack values that AWS assigns."""
     return merge(under(server.site, _tree(cluster, server, outputs)) for server in cluster.access.vpn.servers)
 
 
@@ -63,7 +63,7 @@ def _dnsmasq(cluster: Cluster, server: VpnServer, outputs: Outputs) -> str:
         known="/etc/remote-access/hosts",
         addresses=[
             *(listener.address for listener in server.listeners),
-            # Gateways of physical sites ask this one.
+            # Gateways of physical sites query this resolver.
             *([own] if own and server.kind == "aws" else []),
         ],
         source=server.source,

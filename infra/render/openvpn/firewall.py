@@ -1,4 +1,4 @@
-"""What laptops may reach: nftables rules, with a chain for each user and each group."""
+"""Access of laptops: nftables rules, with a chain for each user and each group."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _user(vpn: Vpn, user: VpnUser) -> dict[str, object]:
 
 
 def _reach(reach: Reach, outputs: Outputs) -> list[dict[str, object]]:
-    """A rule; none where AWS has yet to say where the machines are."""
+    """A rule; none if AWS has not assigned the machines' addresses yet."""
     machines = (outputs.instances[name].private for name in reach.instances if name in outputs.instances)
     to = collapse_addresses([*reach.blocks, *(IPv4Network(address) for address in machines)])
     ports = ", ".join(map(str, reach.tcp_ports))
@@ -65,5 +65,5 @@ def _reach(reach: Reach, outputs: Outputs) -> list[dict[str, object]]:
 
 
 def _listed(blocks: Iterable[IPv4Network | IPv4Address]) -> str:
-    """Elements of a set: a block of one address without its prefix, as nft lists it itself."""
+    """Elements of a set: a single address without its prefix, as nft prints it."""
     return ", ".join(str(block).removesuffix("/32") for block in blocks)

@@ -1,4 +1,4 @@
-"""Whether a laptop's own network is in the way of ours."""
+"""Conflicts between a laptop's local network and the VPN."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _MEND = "give the home network another range in its router (192.168.178.0/24, sa
 
 
 def clashes(cluster: Cluster, home: IPv4Network, outputs: Outputs = NO_OUTPUTS) -> tuple[str, ...]:
-    """What a laptop in the network ``home`` will not reach, a sentence each, with what to do about it.
+    """What a laptop in the network ``home`` cannot reach, one sentence each, with a fix.
 
-    The longer prefix wins on every system (RFC 1812, "Forwarding"), so either side may be the one that loses.
+    The longer prefix wins on every system (RFC 1812, "Forwarding"), so either network may be hidden.
     """
     vpn = cluster.access.vpn
     ways = [] if vpn.full_tunnel else [_clash(home, route, "the cluster's") for route in sorted(vpn.routes)]
@@ -42,7 +42,7 @@ def _clash(home: IPv4Network, block: IPv4Network, whose: str) -> str:
 
 
 def _hidden(home: IPv4Network, block: IPv4Network) -> str:
-    """With a full tunnel, the laptop keeps the way to its own network, whatever its size."""
+    """With a full tunnel, the laptop keeps the route to its local network, whatever its size."""
     if not home.overlaps(block):
         return ""
     lost = home if home.subnet_of(block) else block

@@ -14,24 +14,24 @@ from infra.render.openvpn.servers import CIPHERS, public_host
 from infra.render.templating import fill
 
 _SECONDS: Final = 8
-"""How long a server may not answer before the next one is tried. NetworkManager gives up after 60."""
+"""Seconds to wait for a server before the next one is tried. NetworkManager gives up after 60."""
 
 
 def profile(cluster: Cluster, outputs: Outputs, login: str) -> str:
-    """The head of a user's ``.ovpn``, without secrets: ``<ca>``, ``<cert>``, ``<key>`` and ``<tls-crypt-v2>``
-    are appended by the driver, which holds them.
+    """The settings of a user's ``.ovpn``, without secrets: the driver appends ``<ca>``, ``<cert>``,
+    ``<key>`` and ``<tls-crypt-v2>``.
 
-    Servers whose address AWS has yet to decide are left out, see ``unknown_hosts``.
+    Servers whose address AWS has not assigned yet are left out, see ``unknown_hosts``.
 
     Raises:
-        UsageError: No user of that login may have a profile, or no server has an address that is known.
+        UsageError: The user may not have a profile, or no server has a known address.
     """
     words = _words(cluster, outputs, login)
     return fill("openvpn/profile.ovpn.j2", cluster=cluster.name.replace("\n", " "), login=login, **words)
 
 
 def network_manager(cluster: Cluster, outputs: Outputs, login: str, connection: str, folder: str) -> str:
-    """The same as a connection of NetworkManager's (nm-settings-keyfile(5)), whose certificates and keys are
+    """The same as a NetworkManager connection (nm-settings-keyfile(5)), whose certificates and keys are
     files in ``folder`` of the laptop.
 
     Raises:
@@ -44,7 +44,7 @@ def network_manager(cluster: Cluster, outputs: Outputs, login: str, connection: 
         uuid=uuid5(NAMESPACE_URL, f"openvpn://{vpn.name}/{connection}"),
         folder=folder,
         servers=", ".join("{host}:{port}:{proto}".format_map(each) for each in words["remotes"]),
-        # As glib writes a list (GKeyFile): a sign after each.
+        # GLib's list format (GKeyFile): a separator after each element.
         search="".join(f"{domain};" for domain in vpn.domains),
         split=not vpn.full_tunnel,
         full_tunnel=vpn.full_tunnel,
@@ -53,7 +53,7 @@ def network_manager(cluster: Cluster, outputs: Outputs, login: str, connection: 
 
 
 def _words(cluster: Cluster, outputs: Outputs, login: str) -> dict[str, Any]:
-    """What both files say."""
+    """The values common to both files."""
     vpn = cluster.access.vpn
     if login not in {user.login for user in vpn.users}:
         raise UsageError(f"{login} gets no profile: access.users has no user of that name with 'vpn: true'")
@@ -69,7 +69,7 @@ def _words(cluster: Cluster, outputs: Outputs, login: str) -> dict[str, Any]:
             "it where somebody else has applied, or a public zone gives it a name (dns.public)"
         )
     ordered = sorted(known, key=lambda server: _rank(login, server)) if vpn.random else known
-    # Every server by UDP first: TCP inside TCP is slow on a line that loses packets.
+    # All servers by UDP first: TCP inside TCP is slow on a line that loses packets.
     remotes = [
         {"host": hosts[server.site], "port": listener.port, "proto": listener.name}
         for protocol in ("udp", "tcp")
@@ -87,10 +87,10 @@ def _words(cluster: Cluster, outputs: Outputs, login: str) -> dict[str, Any]:
 
 
 def unknown_hosts(cluster: Cluster, outputs: Outputs) -> tuple[str, ...]:
-    """Sites of servers that profiles leave out, as AWS has yet to decide their address."""
+    """Sites of servers that profiles leave out, as AWS has not assigned their address yet."""
     return tuple(server.site for server in cluster.access.vpn.servers if not public_host(server, outputs))
 
 
 def _rank(login: str, server: VpnServer) -> str:
-    """A place in the order that differs from user to user. ``remote-random`` would put TCP before UDP."""
+    """A sort key that differs between users, to distribute them. ``remote-random`` would mix TCP with UDP."""
     return sha256(f"{login} {server.site}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Servers: where they are, and the configuration of each OpenVPN process."""
+"""VPN servers: their addresses, and the configuration of each OpenVPN process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from infra.render.templating import fill
 
 
 def public_host(server: VpnServer, outputs: Outputs) -> str:
-    """The name or address that laptops connect to; empty where AWS has yet to decide it."""
+    """The name or address that laptops connect to; empty if AWS has not assigned it yet."""
     told = outputs.instances.get(server.node)
     return server.host or (str(told.public) if told and told.public else "")
 
 
 def private_address(server: VpnServer, outputs: Outputs) -> IPv4Address | None:
-    """The server's own address inside; None where AWS has yet to decide it."""
+    """The server's private address; None if AWS has not assigned it yet."""
     told = outputs.instances.get(server.node)
     return server.source or (told.private if told else None)
 
 
 _NOT_LAPTOPS: Final = 3
-"""Addresses of a block that no laptop gets: the network's, the server's, the broadcast's."""
+"""Addresses of a block that laptops do not get: the network's, the server's, the broadcast address."""
 
 CIPHERS: Final = "AES-256-GCM:CHACHA20-POLY1305"
-"""The second is for phones without AES in hardware. Both are AEAD, as data channel offload demands."""
+"""The second is for phones without AES in hardware. Both are AEAD ciphers, as data channel offload
+requires."""
 
 
 def listener_file(cluster: Cluster, server: VpnServer, listener: Listener) -> str:
@@ -40,8 +41,8 @@ def listener_file(cluster: Cluster, server: VpnServer, listener: Listener) -> st
         port=listener.port,
         udp=udp,
         tcp=not udp,
-        # A gateway in a rack has addresses in several networks. Answers must leave from the one that was
-        # asked.
+        # A gateway at a physical site has addresses in several networks. Replies must leave from the address
+        # that received the packet.
         multihome=udp and server.kind == "physical",
         device=listener.device,
         network=listener.block.network_address,

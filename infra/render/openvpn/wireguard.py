@@ -23,11 +23,11 @@ _WITH_KEY: Final = "# Anyone with this key can connect: keep it secret, and use 
 _WITHOUT_KEY: Final = "# Put the private key here that is on this device, and nowhere else."
 
 EVERYTHING = ("0.0.0.0/0", "::/0")
-"""IPv6 too: there is none here, so none may go past the tunnel."""
+"""Includes IPv6: the VPN has none, so IPv6 traffic must not bypass the tunnel."""
 
 
 def files(cluster: Cluster, server: VpnServer) -> Files:
-    """What a server's tree has of WireGuard; nothing where it does not speak it."""
+    """The WireGuard files of a server's tree; none if it does not use WireGuard."""
     listener, vpn = listener_of(server), cluster.access.vpn
     if listener is None or vpn.wireguard is None:
         return {}
@@ -43,15 +43,15 @@ def files(cluster: Cluster, server: VpnServer) -> Files:
 
 
 def listener_of(server: VpnServer) -> Listener | None:
-    """A server's WireGuard."""
+    """A server's WireGuard listener."""
     return next((each for each in server.listeners if each.name == "wireguard"), None)
 
 
 def servers_of(vpn: Vpn, outputs: Outputs, site: str = "") -> tuple[VpnServer, ...]:
-    """The servers that a device may have profiles for: those whose address is known, or that of ``site``.
+    """The servers for which a device gets profiles: all with a known address, or the one of ``site``.
 
     Raises:
-        UsageError: No server of that site speaks WireGuard, or none has an address that is known.
+        UsageError: The site's server does not use WireGuard, or no server has a known address.
     """
     speaking = [server for server in vpn.servers if listener_of(server)]
     if not speaking:
@@ -79,14 +79,14 @@ def profile(
     private_key: str,
     server_key: str,
 ) -> str:
-    """A device's whole ``.conf``, for wg-quick(8) and the apps.
+    """A device's complete ``.conf``, for wg-quick(8) and the apps.
 
-    ``private_key`` is empty where the device made its own; ``server_key`` is the server's public one.
+    ``private_key`` is empty if the device generated its own; ``server_key`` is the server's public key.
     """
     listener, vpn = listener_of(server), cluster.access.vpn
     assert listener is not None
     assert vpn.wireguard is not None
-    # The resolver is reached by its address among devices, which no route of the cluster's has.
+    # The resolver's address is in the range of devices, which the cluster's routes do not include.
     inside = [str(block) for block in (*vpn.routes, listener.address)]
     return fill(
         "openvpn/profile.conf.j2",

@@ -51,7 +51,7 @@ def render(cluster: Cluster, changes: Mapping[str, str] | None, svg: str) -> Fil
 
 
 def _known(cluster: Cluster, changes: Mapping[str, str]) -> tuple[dict[str, Element], dict[str, str]]:
-    """The elements, those that go included, and the changes of them."""
+    """The elements, including those that are destroyed, and their changes."""
     from infra.render.topology.elements import elements
     from infra.render.topology.graph import ACTIONS
 
@@ -59,7 +59,7 @@ def _known(cluster: Cluster, changes: Mapping[str, str]) -> tuple[dict[str, Elem
         if action not in ACTIONS:
             raise ValueError(f"{name}: {action!r} is not one of {', '.join(ACTIONS)}")
     known = elements(cluster)
-    # What is made and is not in the picture (the bucket of etcd's snapshots) is not what goes.
+    # Created resources that are not in the diagram (the bucket of etcd snapshots) are not destroyed ones.
     gone = sorted(name for name, action in changes.items() if name not in known and action == "destroy")
     known |= {name: Element(name, GONE, name) for name in gone}
     return known, {name: changes[name] for name in known if name in changes}

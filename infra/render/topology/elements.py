@@ -1,4 +1,4 @@
-"""What the picture and its tables show of a cluster: elements by name, with a few facts each."""
+"""The elements of the diagram and its tables: parts of a cluster by name, with a few facts each."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class Element:
     id: str
     """See ``infra.render.topology.render``."""
     kind: str
-    """``node pool``: each kind has a table."""
+    """``node pool``: there is a table for each kind."""
     name: str
     place: str = ""
     address: str = ""
-    """Blocks, addresses, or the name of a bucket."""
+    """CIDR blocks, addresses, or the name of a bucket."""
     details: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
-    """What the picture has beside the name, in columns."""
+    """The facts shown beside the name, in columns."""
     ends: tuple[str, ...] = ()
-    """Of a connection: the elements that it joins."""
+    """Of a connection: the ids of the elements that it connects."""
 
     @property
     def summary(self) -> str:
-        """All of it, a fact a line."""
+        """All facts, one per line."""
         first = f"{self.kind} {self.name}{f' in {self.place}' if self.place else ''}"
         return "\n".join(filter(None, (first, self.address, *self.details)))
 
 
 def elements(cluster: Cluster) -> dict[str, Element]:
-    """Every element by its id, those of a place together and in the order of the picture."""
+    """Element id → element, grouped by place, in the order of the diagram."""
     sections = (_regions, _sites, _pools, _machines, _nodes, _storage, _subnets, _access, _lines, _ranges)
     return {element.id: element for section in sections for element in section(cluster)}
 
@@ -85,7 +85,7 @@ def _price(dollars: float | None) -> str:
 
 
 def _groups(cluster: Cluster, region: str) -> list[tuple[NodePool, NodeGroup]]:
-    """The node pools of a region, the ones that the autoscaler prefers first."""
+    """The node pools of a region, in the order in which the autoscaler prefers them."""
     pools = sorted(cluster.pools, key=lambda pool: (-pool.priority, pool.name))
     return [(pool, group) for pool in pools for group in pool.groups if group.site == region]
 
@@ -232,7 +232,7 @@ def _ranges(cluster: Cluster) -> Iterator[Element]:
 
 
 def _listens(cluster: Cluster, site: str, node: str) -> Iterator[str]:
-    """What a VPN server offers; nothing of another machine."""
+    """The protocols that a VPN server offers; empty for another machine."""
     for server in cluster.access.vpn.servers:
         if (server.site, server.node) == (site, node):
             for each in server.listeners:

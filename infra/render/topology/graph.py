@@ -1,4 +1,4 @@
-"""The picture as a Graphviz graph: a card for each place, a line for each connection."""
+"""The diagram as a Graphviz graph: a box for each place, a line for each connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "replace": ("\N{PLUS-MINUS SIGN}", "replaced"),
     "destroy": ("\N{MINUS SIGN}", "destroyed"),
 }
-"""What a plan may do to an element: its sign, and the word for it."""
+"""What a plan may do to an element: its sign, and its label."""
 
 COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "paper": ("#f7f7f4", "#101418"),
@@ -41,7 +41,8 @@ COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "replace": ("#7a3fc4", "#c19bf5"),
     "destroy": ("#c01f2e", "#ff8a86"),
 }
-"""Name → light, dark. The graph has the light ones; the style sheet turns one into the other."""
+"""Name → light colour, dark colour. The graph has the light ones; the style sheet replaces them in dark
+mode."""
 
 LINES: Final[Mapping[str, tuple[str, str]]] = {
     "VPN connection": ("vpn", "bold"),
@@ -59,27 +60,28 @@ _SECTIONS: Final = {
     "physical node": "Nodes", "EFS": "Storage", "S3 bucket": "Storage", "NFS export": "Storage",
     "group of users": "What groups reach",
 }  # fmt: skip
-"""Kind → the part of a card that has it."""
+"""Kind → the section of a box that lists it."""
 
 _MOST_PLACES: Final = 8
 _MOST_LINES: Final = 40
-"""With more places or connections, places are drawn without their contents, and connections are counted."""
+"""With more places or connections, places are drawn without their contents, and connections are only
+counted."""
 
 _ACROSS: Final = 10
-"""Places in a row, where they are drawn so."""
+"""Places per row in that case."""
 
 _FONT: Final = "Helvetica,Arial,Liberation Sans,sans-serif"
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-"""What XML 1.0 has no way to write (section 2.2)."""
+"""Characters that XML 1.0 cannot contain (section 2.2)."""
 
 
 def printable(text: str) -> str:
-    """The text without what XML cannot hold."""
+    """The text without characters that XML cannot contain."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def graph(cluster: Cluster, known: Mapping[str, Element], changes: Mapping[str, str]) -> str:
-    """The DOT text. Each element is a link to ``#<its id>`` and has its facts as tooltip."""
+    """The DOT text. Each element is a link to ``#<its id>`` and has its facts as a tooltip."""
     import graphviz
 
     lines = [element for element in known.values() if element.kind in LINES]
@@ -126,14 +128,15 @@ class _Drawing:
             self.inside.setdefault(element.id.partition("/")[0], []).append(element)
 
     def link(self, name: str) -> dict[str, str]:
-        """The attributes that make a part of the picture the element of that name."""
+        """The attributes that link a part of the diagram to an element."""
         plan = f"\nto be {ACTIONS[self.changes[name]][1]}" if name in self.changes else ""
-        # Graphviz escapes a tooltip, but not a link.
+        # Graphviz escapes tooltips but not links.
         link = quote(name, errors="replace")
         return {"href": f"#{link}", "id": link, "tooltip": _safe(self.known[name].summary + plan)}
 
     def cell(self, name: str, *lines: tuple[str, int], colour: str = "", padding: int = 3) -> str:
-        """A cell that is an element, with lines of text and their sizes; a change has its colour and sign."""
+        """A cell for an element, with lines of text and their sizes; a changed element has its colour and
+        sign."""
         action = self.changes.get(name)
         sign = f"{ACTIONS[action][0]}\N{NO-BREAK SPACE}" if action else ""
         ink = "card" if action else "ink"
@@ -146,13 +149,13 @@ class _Drawing:
         return _cell(text + end, **self.link(name), **background, cellpadding=padding)
 
     def tally(self, elements: Iterable[Element]) -> tuple[str, str]:
-        """``+2 ~1``: how many of the elements change, and the gravest action."""
+        """``+2 ~1``: how many of the elements change, and the most severe action."""
         found = Counter(self.changes[each.id] for each in elements if each.id in self.changes)
         there = [action for action in ACTIONS if found[action]]
         return " ".join(f"{ACTIONS[action][0]}{found[action]}" for action in there), (["", *there])[-1]
 
     def card(self, name: str, colour: str, folder: str) -> str:
-        """A place, or laptops, with all that is in it."""
+        """The box of a place, or of laptops, with its contents."""
         element, inside = self.known[name], self.inside[folder]
         lines = ((element.name, 16), (element.details[0], 11), (element.address, 11))
         sections = [self.subnets([each for each in inside if each.kind == "subnet"])]
@@ -161,7 +164,7 @@ class _Drawing:
         return _card(_row(self.cell(name, *lines, colour=colour, padding=6)), *sections)
 
     def section(self, title: str, elements: Iterable[Element]) -> str:
-        """A row for each element, with what stands beside its name in columns."""
+        """A row for each element, with its facts in columns."""
         rows = [
             _row(self.cell(each.id, (each.name, 11)), *(_cell(_text(words, "soft")) for words in each.beside))
             for each in elements
@@ -179,7 +182,7 @@ class _Drawing:
         return _section(["Subnets", *tiers], rows, 1)
 
     def grid(self, kind: str, names: Sequence[str]) -> str:
-        """Many places without what is in them, and how much changes in each."""
+        """Many places without their contents, with the number of changes in each."""
         cells = []
         for name in names:
             tally, action = self.tally(self.inside[name])
@@ -204,7 +207,7 @@ class _Drawing:
             dot.edge(tail, head, f"  {count(len(bundle), kind)}  {tally}  ", **_pen(kind, action))
 
     def heading(self, cluster: Cluster, lines: Iterable[Element]) -> str:
-        """The cluster's name, its address plan, what the lines mean, and what the plan does."""
+        """The cluster's name, its address plan, the legend of lines, and the plan's changes."""
         network, kinds, changes = (
             cluster.network,
             {line.kind for line in lines},
@@ -241,7 +244,7 @@ def _card(*rows: str) -> str:
 
 
 def _section(title: Sequence[str], rows: Sequence[str], columns: int) -> str:
-    """Part of a card: a row of headings and the rows; empty without rows."""
+    """A section of a box: a row of headings and the rows; empty without rows."""
     heads = [_cell(_text(each.upper(), "soft", 9, bold=True), colspan=columns) for each in title]
     return _row(_cell(_table(_row(*heads), *rows, spacing=1))) if rows else ""
 
@@ -266,5 +269,5 @@ def _text(text: str, colour: str = "ink", size: int = 11, *, bold: bool = False)
 
 
 def _safe(text: str) -> str:
-    """As Graphviz reads it, which has entities and escapes such as the node's name."""
+    """The text with Graphviz's entities and escapes (such as the node's name) escaped."""
     return escape(text).replace("\\", "\\\\").replace("\n", "&#10;")

@@ -1,4 +1,4 @@
-"""The files: Graphviz's SVG with our style, and a page that has it and a table of all elements."""
+"""The output files: Graphviz's SVG with our style, and a page with it and a table of all elements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINK: Final = re.compile(r'<g id="a_[^"]*"><a xlink:href="#([^"]*)" xlink:title
 def render(cluster: Cluster, known: Mapping[str, Element], changes: Mapping[str, str], svg: str) -> Files:
     """``topology.html`` and ``topology.svg``. See ``infra.render.topology.render``."""
     title = f"{cluster.name}: topology"
-    # Browsers show <title>, which screen readers read too; not all of them show xlink:title.
+    # Browsers show <title> as a tooltip, and screen readers read it; not all browsers show xlink:title.
     drawing = _LINK.sub(_link, _GROUP.sub(r"<g \1>", svg))
     drawing = drawing[drawing.index("<svg ") :].replace("<svg ", '<svg class="topology" ', 1)
     tables: dict[str, list[tuple[Element, str, str]]] = {}
@@ -52,7 +52,7 @@ def _link(found: re.Match[str]) -> str:
 
 
 def colours() -> str:
-    """The palette as variables; in the dark, what the SVG has in light colours is drawn in dark ones."""
+    """The palette as CSS variables; in dark mode the SVG's light colours are replaced."""
     light, dark = ("; ".join(f"--{name}: {pair[side]}" for name, pair in COLOURS.items()) for side in (0, 1))
     rules = (
         f'.topology [{what}="{pair[0]}"] {{ {what}: {pair[1]} }}'
@@ -68,7 +68,7 @@ def _static(name: str) -> str:
 
 
 def _raw(text: str) -> str:
-    """Text of ours, or from ``dot``, which escapes: it must not be escaped again."""
+    """Text of ours, or from ``dot``, that is escaped already."""
     return Markup(text)  # noqa: S704 (never a value)
 
 

@@ -1,9 +1,9 @@
-"""Helm releases: what is installed, from where, in which version, and with which values.
+"""Helm releases: charts, repositories, versions and values.
 
 ::
 
     charts/
-      releases.yaml         a list, in the order in which they are installed
+      releases.yaml         a list, in the order of installation
       <release>/values.yaml
 """
 
@@ -24,11 +24,11 @@ class _Part(Protocol):
 
 
 _PARTS: Final[tuple[_Part, ...]] = (monitoring, certificates, nodes, queues, ingress, storage)
-"""Monitoring comes first, as it brings the kinds by which all others say how they are measured."""
+"""Monitoring comes first, as it has the CRDs with which all others declare their metrics."""
 
 
 def render(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Files:
-    """``releases.yaml`` and the values of each."""
+    """``releases.yaml`` and the values of each release."""
     releases = [release for part in _PARTS for release in part.releases(cluster)]
     rows: Any = [release.row() for release in releases]
     return {

@@ -1,4 +1,4 @@
-"""cert-manager: certificates of internal pages, from the cluster's own authority."""
+"""cert-manager: certificates of internal pages, issued by the cluster's own CA."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from infra.render.kubernetes.pods import requests
 
 
 def releases(cluster: Cluster) -> list[Release]:
-    """One, or none where it is off."""
+    """The release, or nothing if it is disabled."""
     small = requests("10m", "32Mi", limit="256Mi")
     values = {
-        # Kept when the release goes: with a kind all certificates of that kind would go.
+        # CRDs are kept when the release is uninstalled: deleting one would delete all certificates.
         "crds": {"enabled": True, "keep": True},
-        # Where the authority's key is, which only this namespace's readers see.
+        # The namespace of the CA's key, which only readers of this namespace can read.
         "clusterResourceNamespace": SYSTEM,
         "resources": requests("10m", "64Mi", limit="512Mi"),
         **ON_MASTERS,
@@ -24,7 +24,7 @@ def releases(cluster: Cluster) -> list[Release]:
         "prometheus": {
             "servicemonitor": {
                 "enabled": cluster.kubernetes.has("prometheus"),
-                # The namespace in figures is that of a certificate, never cert-manager's.
+                # In metrics, the namespace is that of the certificate, not cert-manager's.
                 "honorLabels": True,
             }
         },

@@ -1,4 +1,4 @@
-"""Traefik: internal pages at one address of the services' range, which nothing outside of the VPN reaches."""
+"""Traefik: internal pages at one address of the service range, which is reachable only inside the VPN."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from infra.render.kubernetes.charts.release import ON_MASTERS, Release, of
 from infra.render.kubernetes.pods import requests
 
 CLASS: Final = "traefik"
-"""The IngressClass, which is everybody's default."""
+"""The default IngressClass."""
 
 
 def releases(cluster: Cluster) -> list[Release]:
-    """One, or none where it is off."""
+    """The release, or nothing if it is disabled."""
     plane, ingress = cluster.control_plane, cluster.kubernetes.ingress
     if plane is None or ingress is None:
         return []
@@ -23,7 +23,7 @@ def releases(cluster: Cluster) -> list[Release]:
         "deployment": {"replicas": masters},
         **({"podDisruptionBudget": {"enabled": True, "maxUnavailable": 1}} if masters > 1 else {}),
         "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1 if masters > 1 else 0, "maxSurge": 1}},
-        # Laptops and machines reach addresses of services: neither a load balancer nor a port on each node.
+        # Laptops and machines can reach service addresses, so no load balancer and no node port is needed.
         "service": {"spec": {"type": "ClusterIP", "clusterIP": str(ingress.address)}},
         "ports": {
             "web": {
@@ -37,7 +37,7 @@ def releases(cluster: Cluster) -> list[Release]:
         "gateway": {"enabled": False},
         "gatewayClass": {"enabled": False},
         "providers": {
-            # People write Ingress objects; kinds of Traefik's own only for services beside them.
+            # Users create Ingress objects; Traefik's own kinds are limited to services of the same namespace.
             "kubernetesCRD": {"enabled": True, "allowCrossNamespace": False},
             "kubernetesIngress": {
                 "publishedService": {"enabled": False},

@@ -1,8 +1,8 @@
-"""Prometheus and Grafana (kube-prometheus-stack): every machine's figures, alerts, dashboards.
+"""Prometheus and Grafana (kube-prometheus-stack): metrics of all machines, alerts, dashboards.
 
-None of them asks who comes. So their pods accept connections from each other only, and people reach them by
-``kubectl port-forward``: the API server decides who may (``grafana.py``), and the connection
-starts inside the pod, where no network policy applies.
+None of them authenticates its users. So their pods accept connections only from each other, and users
+connect by ``kubectl port-forward``: the API server decides who may (``grafana`` in ``addon_objects.py``),
+and the connection starts inside the pod, where network policies do not apply.
 """
 
 from __future__ import annotations
@@ -18,44 +18,48 @@ from infra.render.kubernetes.pods import requests
 
 NAMESPACE: Final = "monitoring"
 STORAGE_CLASS: Final = "monitoring"
-"""The class of the volume with Prometheus's figures, on the first master."""
+"""The class of the volume of Prometheus, on the first master."""
 STORAGE_SIZE: Final = "40Gi"
 GRAFANA: Final = "grafana"
 GRAFANA_POD: Final = f"{GRAFANA}-0"
-"""The only one of its StatefulSet: rights name it."""
+"""The only pod of its StatefulSet; roles refer to it by name."""
 GRAFANA_PORT: Final = 3000
 ALERT_RECEIVERS: Final = "alert-receivers"
-"""The Secret that ``invoke cluster.up`` brings: ``slack``, a token, and ``webhook``, an address."""
+"""The Secret that ``invoke cluster.up`` creates: ``slack``, a token, and ``webhook``, a URL."""
 _RECEIVERS: Final = "/etc/alertmanager/receivers"
-"""Where it is mounted."""
+"""The path where it is mounted."""
 DASHBOARDS: Final = "grafana_dashboard"
-"""The label by which Grafana finds dashboards."""
+"""The label with which Grafana finds dashboards."""
 FOLDER: Final = "grafana_folder"
-"""The annotation that says in which of its folders one belongs."""
+"""The annotation with the Grafana folder of a dashboard."""
 NODE_PORT: Final = 9100
-"""Of the node exporter, which is on every machine, a node or not: cookbook ``base``."""
+"""The port of the node exporter, which runs on every machine, also outside of the cluster: cookbook
+``base``."""
 DCGM_PORT: Final = 9400
-"""Of DCGM's exporter, on a node as on a machine without Kubernetes: cookbook ``gpu``."""
+"""The port of DCGM's exporter, the same on nodes and on machines outside of the cluster: cookbook ``gpu``."""
 
 LABELS: Final = ("site", "pool", "capacity-type", "rack", "gpu-model", "gpu-family", "gpu-class", "gpu-count")
-"""Labels of nodes, below ``causeway.dev/``, that figures can be told apart by."""
+"""Node labels below ``causeway.dev/`` that metrics have."""
 
 
 def releases(cluster: Cluster) -> list[Release]:
-    """One, or none where Prometheus is off. Grafana is a part of it, with the values of its own add-on."""
+    """The release, or nothing if Prometheus is disabled. Grafana is part of it, with the values of its own
+    add-on."""
     grafana = cluster.kubernetes.addon("grafana")
     values = {
         "fullnameOverride": NAMESPACE,
         "crds": {"enabled": True},
-        # People's certificates live for hours, those of their programs for one: it would never be silent.
+        # Certificates of users are valid for hours, those of programs for one hour, so the alert would always
+        # fire.
         "defaultRules": {"disabled": {"KubeClientCertificateExpiration": True}},
         "prometheus": _prometheus(cluster),
         "alertmanager": _alertmanager(cluster),
         "grafana": _grafana() if grafana is not None else {"enabled": False},
         "prometheusOperator": {
             **ON_MASTERS,
-            # The API server asks its webhook, and comes from a master's address among pods, which no policy
-            # can name: this port, where nothing is but the webhook and the operator's own figures, is open.
+            # The API server calls the webhook from a master's address in the pod network, which a policy
+            # cannot select: this port, which serves only the webhook and the operator's metrics, is open to
+            # all.
             "networkPolicy": {"enabled": True},
             "resources": requests("20m", "64Mi", limit="512Mi"),
             "admissionWebhooks": {"patch": {**ON_MASTERS}},
@@ -66,10 +70,10 @@ def releases(cluster: Cluster) -> list[Release]:
             "metricLabelsAllowlist": [f"nodes=[{','.join(f'{OURS}/{label}' for label in LABELS)}]"],
             "resources": requests("20m", "96Mi", limit="2Gi"),
         },
-        # Machines have one of their own; its rules and dashboards are good for those.
+        # Machines have their own node exporter; the chart's rules and dashboards work with it.
         "nodeExporter": {"enabled": False, "forceDeployDashboards": True},
         "kubelet": {"serviceMonitor": {"insecureSkipVerify": False}},
-        # Behind tokens and certificates that they sign themselves.
+        # They require tokens and have self-signed certificates.
         "kubeControllerManager": {"serviceMonitor": {"https": True, "insecureSkipVerify": True}},
         "kubeScheduler": {"serviceMonitor": {"https": True, "insecureSkipVerify": True}},
         "kubeEtcd": {"service": {"port": 2381, "targetPort": 2381}},
@@ -91,7 +95,7 @@ def _prometheus(cluster: Cluster) -> Object:
             "scrapeInterval": "30s",
             "evaluationInterval": "30s",
             "retention": "30d",
-            # Less than the volume: blocks are thrown away only after new ones are written.
+            # Less than the volume's size: blocks are deleted only after new ones are written.
             "retentionSize": "32GB",
             "enableAdminAPI": False,
             "resources": requests("200m", "1Gi", limit="4Gi"),
@@ -110,11 +114,12 @@ def _prometheus(cluster: Cluster) -> Object:
 
 
 _KINDS: Final = ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
-"""What is found in every namespace, whoever installed it."""
+"""Kinds that are read in every namespace, regardless of the release."""
 
 
 def _alertmanager(cluster: Cluster) -> Object:
-    """Receivers read their secrets from files. The Secret is optional: without it, only they fail."""
+    """The configuration of Alertmanager. Receivers read their secrets from files. The Secret is optional:
+    without it, only the receivers fail."""
     spec = {
         "externalUrl": _forwarded(9093),
         **ON_MASTERS,
@@ -135,7 +140,7 @@ def _alertmanager(cluster: Cluster) -> Object:
     mount = {"name": "receivers", "mountPath": _RECEIVERS, "readOnly": True}
     return {
         "config": {
-            # The chart's own receiver: for what no route takes, as Watchdog, which always fires.
+            # The chart's default receiver, for alerts without a route such as Watchdog, which always fires.
             "receivers": [{"name": "null"}, named],
             "route": {"group_by": ["alertname"], "routes": routes},
         },
@@ -147,7 +152,7 @@ _SLACK_APP: Final[Object] = {
     "api_url": "https://slack.com/api/chat.postMessage",
     "http_config": {"authorization": {"credentials_file": f"{_RECEIVERS}/slack"}},
 }
-"""An app with a token, as https://prometheus.io/docs/alerting/latest/configuration/#slack_config has it."""
+"""A Slack app with a token, as in https://prometheus.io/docs/alerting/latest/configuration/#slack_config."""
 _SLACK_MESSAGE: Final[Object] = {
     "send_resolved": True,
     "title": "{{ .Status | toUpper }}: {{ .CommonLabels.alertname }} ({{ .CommonLabels.environment }})",
@@ -156,17 +161,17 @@ _SLACK_MESSAGE: Final[Object] = {
 
 
 def _literal(text: str) -> str:
-    """The text in a template of Go's."""
+    """The text as a literal in a Go template."""
     return text.replace("{{", '{{ "{{" }}')
 
 
 def _forwarded(port: int) -> str:
-    """Where ``kubectl port-forward`` shows it: links in alerts lead there."""
+    """The URL at which ``kubectl port-forward`` serves it, for links in alerts."""
     return f"http://localhost:{port}/"
 
 
 def _network_policy() -> Object:
-    """Each pod of the namespace is reached by the others, and by nobody else."""
+    """Pods of the namespace accept connections from each other only."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -180,7 +185,7 @@ def _network_policy() -> Object:
 
 
 def _nodes() -> Object:
-    """The node exporter on every node, found by the API server."""
+    """Scrapes the node exporter on every node, discovered from the API server."""
     kept = [
         {
             "source_labels": [f"__meta_kubernetes_node_label_causeway_dev_{label.replace('-', '_')}"],
@@ -205,7 +210,8 @@ def _nodes() -> Object:
 
 
 def _hosts(cluster: Cluster) -> list[Object]:
-    """What the API server does not know: machines that are no nodes, and GPUs of those that run no pods."""
+    """Scrapes targets that the API server does not know: machines outside of the cluster, and GPUs of nodes
+    without pods."""
     racks = [
         _Host(site.name, node.fqdn, node.roles, node.gpus is not None)
         for site in cluster.sites
@@ -219,7 +225,7 @@ def _hosts(cluster: Cluster) -> list[Object]:
 
 
 class _Host(NamedTuple):
-    """A machine with a name of its own."""
+    """A named machine."""
 
     site: str
     fqdn: str
@@ -236,7 +242,7 @@ def _static(job: str, port: int, hosts: list[_Host]) -> Object:
         "static_configs": [
             {"labels": {"site": site}, "targets": targets} for site, targets in sorted(groups.items())
         ],
-        # As figures of nodes have it, by which alerts and dashboards go.
+        # The labels that metrics of nodes have, which alerts and dashboards use.
         "relabel_configs": [
             {
                 "source_labels": ["__address__"],
@@ -250,11 +256,11 @@ def _static(job: str, port: int, hosts: list[_Host]) -> Object:
 
 
 def _grafana() -> dict[str, Any]:
-    """Everybody who gets here may look; dashboards are files, which nobody changes by the mouse."""
+    """The values of Grafana. Everyone who can connect may view; dashboards are files and cannot be edited."""
     return {
         "enabled": True,
         "fullnameOverride": GRAFANA,
-        # Its pod keeps its name, so that a role can name it.
+        # Its pod has a fixed name, so that a role can refer to it.
         "useStatefulSet": True,
         **ON_MASTERS,
         "resources": requests("50m", "128Mi", limit="512Mi"),

@@ -1,5 +1,5 @@
-"""What nodes need of the cluster: labels and taints by what they report, conditions, metrics of their GPUs
-and for `kubectl top`, images from their neighbours."""
+"""Charts of agents on nodes: labels and taints from node features, conditions, metrics of GPUs and for
+`kubectl top`, and a peer-to-peer image mirror."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from infra.render.kubernetes.pods import EVERYWHERE, nodes, requests
 from infra.render.templating import copied
 
 AUTHORITY: Final = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
-"""In each pod: the cluster's authority, which signs kubelets' serving certificates."""
+"""The path, in each pod, of the cluster's CA, which signs kubelets' serving certificates."""
 NO_NODE_PORT: Final = f"{OURS}/no-node-port"
 
 
 def releases(cluster: Cluster) -> list[Release]:
-    """Of each add-on that is on; the mirror's, one a site."""
+    """The releases of all enabled add-ons; of the mirror, one per site."""
     return [
         *_features(cluster),
         *_metrics(cluster),
@@ -32,8 +32,8 @@ def releases(cluster: Cluster) -> list[Release]:
 
 
 def _features(cluster: Cluster) -> list[Release]:
-    """Of all that Node Feature Discovery can find out, only what machines and other agents report: what else
-    there is to say of a node, the spec says."""
+    """Node Feature Discovery, limited to features that the machine and other agents report: other labels are
+    set from the spec."""
     agent = {
         "tolerations": EVERYWHERE,
         "affinity": nodes([{"key": GPU_MODEL, "operator": "Exists"}]),
@@ -48,7 +48,7 @@ def _features(cluster: Cluster) -> list[Release]:
         "master": {
             **ON_MASTERS,
             "enableTaints": True,
-            # Nobody else's reports count, and none of another domain's labels.
+            # Only reports for the agent's own node are accepted, and only labels of our domain.
             "config": {"restrictions": {"nodeFeatureNamespaceSelector": {"matchLabels": own}}},
             "resources": requests("10m", "64Mi", limit="1Gi"),
         },
@@ -71,30 +71,31 @@ def _metrics(cluster: Cluster) -> list[Release]:
 
 
 def _gpu_metrics(cluster: Cluster) -> list[Release]:
-    """Metrics of GPUs, with the pod that has each; ``watching.py`` says how they are scraped."""
+    """GPU metrics, with the pod that holds each GPU; ``watching.py`` configures their scraping."""
     values = {
         "runtimeClassName": "nvidia",
         "affinity": nodes([{"key": GPU_MODEL, "operator": "Exists"}]),
-        # GPU nodes are tainted, those with sick GPUs too: what runs there keeps its GPUs and its metrics.
+        # GPU nodes are tainted, also those with sick GPUs: pods that run there keep their GPUs and metrics.
         "tolerations": EVERYWHERE,
         "rollingUpdate": {"maxUnavailable": "10%"},
         "customMetrics": copied("kubernetes")["gpu/counters.csv"],
         "extraHostVolumes": [{"name": "gpus", "hostPath": "/dev/null"}],
         "extraVolumeMounts": [
-            # As the chart has it by default.
+            # The chart's default.
             {
                 "name": "exporter-metrics-volume",
                 "mountPath": "/etc/dcgm-exporter/default-counters.csv",
                 "subPath": "default-counters.csv",
             },
-            # A mount of anything here asks the NVIDIA runtime for every GPU.
+            # A mount of any path here makes the NVIDIA runtime expose all GPUs.
             {"name": "gpus", "mountPath": "/var/run/nvidia-container-devices/all"},
         ],
-        # It starts an engine of its own, which looks at every GPU first.
+        # It starts its own DCGM engine, which first initialises every GPU.
         "livenessProbe": {"initialDelaySeconds": 180, "periodSeconds": 30},
-        # Nodes are updated a tenth at a time, within the release's timeout: not 45 seconds each.
+        # Nodes are updated a tenth at a time, within the release's timeout: the default of 45 seconds per
+        # node is too long.
         "readinessProbe": {"initialDelaySeconds": 5},
-        # The chart limits its CPU, too.
+        # The chart would also limit its CPU.
         "resources": merged(requests("50m", "192Mi", limit="768Mi"), {"limits": {"cpu": None}}),
         "service": {"enable": False},
         "serviceMonitor": {"enabled": False},
@@ -103,21 +104,21 @@ def _gpu_metrics(cluster: Cluster) -> list[Release]:
 
 
 def _problems(cluster: Cluster) -> list[Release]:
-    """What goes wrong on a node, as conditions, events and metrics: of the kernel's messages, and of what the
-    machine's own check of its GPUs wrote. It taints nothing: that is the matter of Node Feature Discovery."""
+    """node-problem-detector: problems of a node as conditions, events and metrics, from kernel messages and
+    from the machine's check of its GPUs. It sets no taints, which is done by Node Feature Discovery."""
     found = cluster.kubernetes.addon("node-problem-detector")
     images = found.chart.images if found is not None and found.chart is not None else ()
     gpus = has_gpus(cluster.pools, cluster.sites)
     names = ["kernel.json", *(["gpu.json", "gpu-sick"] if gpus else [])]
     values = {
-        # The chart lags behind the program's releases.
+        # The chart is behind the program's releases.
         "image": {"tag": parse(images[0]).tag} if images else {},
         "settings": {
             "custom_monitor_definitions": {name: copied("kubernetes")[f"problems/{name}"] for name in names},
             "log_monitors": ["/custom-config/kernel.json"],
             "custom_plugin_monitors": ["/custom-config/gpu.json"] if gpus else [],
         },
-        # The folder with the report of the GPUs: it reads no log but the kernel's, /dev/kmsg.
+        # The folder with the report of the GPUs. Its only log is the kernel's, /dev/kmsg.
         "logDir": {"host": "/var/lib/causeway"},
         "volume": {"localtime": {"enabled": False}},
         "securityContext": {"readOnlyRootFilesystem": True},
@@ -128,15 +129,15 @@ def _problems(cluster: Cluster) -> list[Release]:
 
 
 def _mirrors(cluster: Cluster) -> list[Release]:
-    """Neighbours are those of one site: a layer never crosses a tunnel because of the mirror."""
+    """Image mirrors, one release per site: layers are not fetched from another site through a tunnel."""
     values = {
-        # Tags are resolved by the registry itself: a neighbour may know an older image of that name.
-        # hosts.toml is Chef's.
+        # Tags are resolved by the registry only: a peer may have an older image of that tag. Chef writes
+        # hosts.toml.
         "spegel": {"resolveTags": False, "containerdMirrorAdd": False, "debugWebEnabled": False},
         "service": {
             "registry": {
                 "hostPort": urlsplit(MIRROR).port,
-                # `mirror.py` takes the Service's away, as soon as something of it changes.
+                # The policy in ``mirror`` removes the Service's node port on its next change.
                 "nodePort": None,
                 "annotations": {NO_NODE_PORT: "true"},
                 "topologyAwareHintsEnabled": False,

@@ -13,11 +13,11 @@ from infra.render.kubernetes.scheduling import GPU_TAINT
 from infra.render.kubernetes.tenants import OF_TENANTS
 
 _START: Final = 600
-"""Seconds from a node's readiness to that of the last pod of a job: images for GPUs are large."""
+"""Seconds from the readiness of a node until the last pod of a job is ready: GPU images are large."""
 
 
 def releases(cluster: Cluster) -> list[Release]:
-    """JobSet before Kueue, which looks for its kind when it starts."""
+    """JobSet, then Kueue, which looks for JobSet's CRD when it starts."""
     return [*_jobset(cluster), *_kueue(cluster)]
 
 
@@ -74,9 +74,9 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
             }
         },
         "clientConnection": {"qps": 300, "burst": 500},
-        # All of a job or nothing: one that can't start as a whole in time gives its share back, and queues
-        # anew, for as long as it takes: without a limit, as a job beyond it never starts. Others are admitted
-        # meanwhile, as nodes take minutes to come.
+        # Gang scheduling: a job that cannot start completely in time is evicted and requeued, without a limit
+        # of attempts, after which it would never start. Other jobs are admitted meanwhile, as nodes take
+        # minutes to start.
         "waitForPodsReady": {
             "timeout": f"{cluster.autoscaler.boot_timeout + _START}s",
             "recoveryTimeout": f"{cluster.autoscaler.boot_timeout + _START}s",
@@ -87,12 +87,12 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
                 "backoffMaxSeconds": 3600,
             },
         },
-        # What people run in their namespaces counts, whether or not it names a queue.
+        # All workloads in users' namespaces count, whether or not they name a queue.
         "manageJobsWithoutQueueName": True,
         "managedJobsNamespaceSelector": OF_TENANTS,
         "integrations": {"frameworks": ["batch/job", *jobset, "pod"]},
-        # Queues count processors, memory and GPUs. What else a pod asks for, as a disk, does not keep it
-        # waiting for ever.
+        # Queues count CPU, memory and GPUs. Other requested resources, such as disk, must not block admission
+        # forever.
         "resources": {"quotaCheckStrategy": "IgnoreUndeclared", **user_limits.transformations(cluster)},
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
         **_over_time(cluster),
@@ -108,7 +108,7 @@ def _over_time(cluster: Cluster) -> dict[str, Any]:
         "admissionFairSharing": {
             "usageHalfLifeTime": f"{half_life}s",
             "usageSamplingInterval": "5m0s",
-            # Amounts are summed up, memory in bytes: GPUs decide, then processors.
+            # Usage is a weighted sum: GPUs dominate, then CPU. Memory, in bytes, is not counted.
             "resourceWeights": {GPU_TAINT: 1, "cpu": 0.01, "memory": 0},
         }
     }

@@ -1,4 +1,4 @@
-"""A Helm release, and what the values of several have in common."""
+"""A Helm release, and values that several releases share."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from infra.model import Cluster
 from infra.render.kubernetes.manifests import Object
 
 MASTER: Final = "node-role.kubernetes.io/control-plane"
-"""kubeadm's label of masters, and their taint."""
+"""kubeadm's label and taint of masters."""
 
 ON_MASTERS: Final[Object] = {
     "nodeSelector": {MASTER: ""},
     "tolerations": [{"key": MASTER, "operator": "Exists", "effect": "NoSchedule"}],
 }
-"""Where the cluster's own controllers run: on machines that are always there, while pools may be empty."""
+"""The placement of the cluster's own controllers: on masters, which are permanent, while pools may be
+empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release: its chart and the values that it is installed with."""
+    """A release: its chart and values."""
 
     name: str
     chart: Chart
     values: dict[str, Any]
     timeout: str = "10m"
-    """How long its objects may take to be there, in Go's form."""
+    """The timeout for creating its objects, in Go's format."""
 
     @property
     def file(self) -> str:
-        """Where its values are, below ``charts/``."""
+        """The path of its values, below ``charts/``."""
         return f"{self.name}/values.yaml"
 
     def row(self) -> dict[str, str]:
-        """Its line in ``releases.yaml``."""
+        """Its entry in ``releases.yaml``."""
         return {
             "name": self.name,
             "namespace": self.chart.namespace,
@@ -49,7 +50,7 @@ class Release:
 
 
 def of(cluster: Cluster, addon: str, values: dict[str, Any], *, name: str = "") -> list[Release]:
-    """The release of an add-on, the spec's values over ours; none where it is off."""
+    """The release of an add-on, with the spec's values merged over ours; empty if it is disabled."""
     found = cluster.kubernetes.addon(addon)
     if found is None or found.chart is None:
         return []
@@ -57,7 +58,7 @@ def of(cluster: Cluster, addon: str, values: dict[str, Any], *, name: str = "") 
 
 
 def merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings key by key; anything else of ``theirs`` replaces ours."""
+    """``theirs`` merged over ``ours``: mappings are merged by key; any other value is replaced."""
     found = dict(ours)
     for key, value in theirs.items():
         here = found.get(key)

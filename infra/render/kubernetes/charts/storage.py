@@ -1,4 +1,4 @@
-"""CSI drivers: volumes on EFS, in buckets, and on NFS servers."""
+"""CSI drivers: volumes on EFS, in S3 buckets, and on NFS servers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from infra.render.kubernetes.pods import EVERYWHERE, at, nodes, requests
 
 
 def releases(cluster: Cluster) -> list[Release]:
-    """Of each driver that is on."""
+    """The releases of all enabled drivers."""
     return [*_efs(cluster), *_s3(cluster), *_nfs(cluster)]
 
 
 def _efs(cluster: Cluster) -> list[Release]:
-    """It makes access points with the masters' instance role, which pods on the machine's network have."""
+    """The EFS driver. It creates access points with the masters' instance role, which pods with host
+    networking can use."""
     values = {
         "controller": {
             **ON_MASTERS,
             "hostNetwork": True,
-            # The port of its probe is the machine's: the old one goes first.
+            # Its probe uses a host port, so the old pod must be deleted first.
             "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
             "replicaCount": 1,
             "deleteAccessPointRootDir": False,
@@ -40,7 +41,7 @@ def _s3(cluster: Cluster) -> list[Release]:
             "defaultTolerations": False,
             "tolerateAllTaints": False,
             "tolerations": EVERYWHERE,
-            # Volumes are of pods in regions alone: elsewhere buckets are far away.
+            # Only pods in regions use these volumes: buckets are far from physical sites.
             "affinity": nodes([at({region.name for region in cluster.regions})]),
         },
     }
@@ -57,7 +58,7 @@ def _nfs(cluster: Cluster) -> list[Release]:
         "controller": {
             **ON_MASTERS,
             "runOnControlPlane": True,
-            # Volumes on demand are folders: nobody takes snapshots of them here.
+            # Dynamically provisioned volumes are folders, without snapshots.
             "enableSnapshotter": False,
             "defaultOnDeletePolicy": "delete",
         },
