@@ -1,29 +1,29 @@
-"""What the tasks do: the four verbs, put together for a person at a terminal.
+"""The work of the command line's tasks: the four verbs, combined for users at a terminal.
 
-One module a group of tasks, each a function that gives back an exit code::
+Each module is for a group of tasks, each a function that returns an exit code::
 
     show          validate, spec, addresses, catalogue: what a spec says, for its author
     rendering     render, diff, topology: from a spec to files
-    iam           iam: the policies of those who work on an environment
+    iam           iam: the policies of users and CI jobs that work on an environment
     planning      plan, apply, destroy
     operations    outputs, drift, doctor, bootstrap
     embedded      local.up, local.down, local.reset, local.status
-    reference     docs: what is generated of the documentation
+    reference     docs: the generated documentation
 
-and what they share::
+Shared modules::
 
-    environment   a name → its files, and what they mean: load, resolve, render
-    session       what a project is driven against: an account, or the embedded AWS; the secrets
-    account_zones the zones and instance types of a spec, held against those of its account
-    marks         a plan's changes as marks on the topology picture
-    provenance    each value of a spec and where it comes from
-    terminal      problems, questions and JSON for the person, or the program, at the other end
+    environment   a name → its files, loaded, resolved and rendered
+    session       the target of a project: an account, or the embedded AWS; the secrets
+    account_zones checks the zones and instance types of a spec against the account
+    marks         a plan's changes as marks on the topology diagram
+    provenance    each value of a spec and its origin
+    terminal      problems, prompts and JSON, for users and programs
 """
 
 from __future__ import annotations
 
 import sys
 
-# Invoke keeps Python from caching what it compiles: each command would compile all of infra again, which is a
-# fifth of the time that `invoke render` takes. The user's own setting (-B) holds.
+# Invoke disables Python's bytecode cache: each command would compile all of infra again, which is a fifth of
+# the time of `invoke render`. The user's own setting (-B) is respected.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)

@@ -1,4 +1,4 @@
-"""The zones of a spec, held against those that its account has."""
+"""Checks the zones of a spec against those of its account."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def require(project: Project) -> None:
-    """Before the first plan on a real account: ``SpecError`` with every zone, and every instance type of a
-    zone, that the account does not have. A question that is not answered is a note.
+    """Before the first plan on a real account: raise ``SpecError`` with every zone, and every instance type
+    in a zone, that the account does not have. A failed query is only a note.
 
-    Not asked of the embedded AWS, whose list of instance types is not an account's.
+    Not for the embedded AWS, whose list of instance types is not an account's.
     """
     environment, cluster = project.environment, project.cluster
     if session.is_embedded(environment, cluster) or project.applied:
@@ -35,7 +35,7 @@ def require(project: Project) -> None:
 
 
 def examined(project: Project, env: Mapping[str, str]) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    """What does not fit the account, and what it did not answer. ``env`` is as Terraform sees it."""
+    """Problems, and queries that failed. ``env`` is the environment that Terraform gets."""
     from infra.drive.account_zones import ask
 
     loaded, cluster = project.loaded, project.cluster
@@ -51,7 +51,7 @@ def examined(project: Project, env: Mapping[str, str]) -> tuple[tuple[Problem, .
 
 
 def findings(project: Project, env: Mapping[str, str]) -> list[Finding]:
-    """The same for ``invoke doctor``: one finding for each problem, or that all is well."""
+    """The same for ``invoke doctor``: one finding for each problem, or one that there are none."""
     from infra.drive.doctor import Finding
 
     problems, notes = examined(project, env)

@@ -1,4 +1,4 @@
-"""What the cluster's commands need: its CA from the store, access to its API, tools."""
+"""Access to the cluster for its commands: the CA from the store, the API, tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Reach:
-    """An administrator's way to the cluster."""
+    """Administrator access to the cluster."""
 
     project: Project
     access: Access
@@ -46,23 +46,23 @@ class Reach:
         return helm.Helm(helm.find(), self.access)
 
     def another(self) -> Api:
-        """One more connection, for a thread."""
+        """A further connection, for another thread."""
         from infra.drive.kubernetes.api import Api
 
         return Api(self.access)
 
 
 def real(project: Project) -> None:
-    """``UsageError`` for a cluster that has no machines, or no masters."""
+    """Raise ``UsageError`` for a cluster without machines or masters."""
     if previewed(project):
         name = project.environment.name
         raise UsageError(f"{session.NO_MACHINES}: {name} has no cluster to work on")
 
 
 def previewed(project: Project) -> bool:
-    """Whether the cluster can only be previewed: there are no machines behind the embedded AWS.
+    """Whether the cluster can only be previewed: the embedded AWS has no machines.
 
-    ``UsageError`` for a spec without masters.
+    Raises ``UsageError`` for a spec without masters.
     """
     environment, cluster = project.environment, project.cluster
     if cluster.control_plane is None:
@@ -72,7 +72,7 @@ def previewed(project: Project) -> bool:
 
 @contextmanager
 def reach(project: Project, store: Store | None = None) -> Iterator[Reach]:
-    """A way to the cluster for as long as the block runs. ``UsageError`` for one that was never begun."""
+    """Access to the cluster while the block runs. Raises ``UsageError`` if it was never created."""
     from infra.drive.kubernetes import access, secrets
 
     real(project)
@@ -85,13 +85,13 @@ def reach(project: Project, store: Store | None = None) -> Iterator[Reach]:
 
 
 def not_begun(project: Project, store: Store) -> str:
-    """The error for a cluster whose keys were never made."""
+    """The error for a cluster whose keys do not exist."""
     return f"{store} has no keys of a cluster yet; begin it: invoke cluster.up {project.environment.options}"
 
 
 def work(project: Project, instances: Collection[str]) -> Mapping[str, Sequence[str]]:
-    """Instance ids → the pods at work on each, ``namespace/name``. Our errors where the cluster does not
-    answer."""
+    """Instance ids → the pods at work on each, ``namespace/name``. Raises a Causeway error if the cluster
+    does not answer."""
     from infra.drive.kubernetes import nodes
 
     with reach(project) as there:

@@ -1,4 +1,4 @@
-"""Whether a person has rights in the cluster, and how they are taken away."""
+"""Whether a user has rights in the cluster, and their removal."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def known(project: Project, store: Store, login: str) -> bool:
 
 
 def revoked(project: Project, store: Store, login: str, *, push: bool) -> dict[str, Any]:
-    """Take a user's rights in the cluster away at once: ``{"until", "bindings", "tokens", "error"}``; empty
-    where there is no cluster. It works for users without a cluster certificate, too."""
+    """Remove a user's rights in the cluster immediately: ``{"until", "bindings", "tokens", "error"}``; empty
+    if there is no cluster. Also works for users without a cluster certificate."""
     from infra.drive.kubernetes import kubeconfig as made
     from infra.drive.kubernetes import secrets
 
@@ -50,7 +50,7 @@ def revoked(project: Project, store: Store, login: str, *, push: bool) -> dict[s
 
 
 def _namespaces(project: Project, login: str, bindings: list[str]) -> set[str]:
-    """Where somebody had rights: also in an earlier run, which took them away."""
+    """The namespaces in which a user had rights, also before an earlier run that removed them."""
     access = project.cluster.access
     users = [each for each in access.users if each.login == login]
     groups = {name for each in users for name in each.groups}

@@ -1,7 +1,7 @@
-"""Completion of values: environments, and the sites, pools, users and machines of a spec.
+"""Shell completion of values: environments, and the sites, pools, users and machines of a spec.
 
-invoke's own scripts for bash, zsh and fish ask ``invoke --complete`` for the words that may come next. invoke
-knows tasks and options; what an option takes is added here.
+invoke's scripts for bash, zsh and fish call ``invoke --complete`` for the possible next words. It completes
+tasks and options; the values of options are added here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def complete(names: Any, core: Any, initial_context: Any, collection: Any, parser: Any) -> Any:
-    """invoke's ``complete``, which prints words and ends, but for values that are known here."""
+    """invoke's ``complete``, which prints words and exits, extended by values."""
     words = core.remainder.split()[1:]
     tokens = [word for word in words if word != "="]
     try:
@@ -37,9 +37,9 @@ def complete(names: Any, core: Any, initial_context: Any, collection: Any, parse
 
 
 def values(tokens: list[str], contexts: Mapping[str, ParserContext]) -> Collection[str]:
-    """The values that may stand at the end of a command line; none where something else is expected.
+    """The values that may complete a command line; empty if something else is expected.
 
-    The shells' scripts do not say whether a space ends the line: a whole value is taken to be complete.
+    The shells' scripts do not say whether a space ends the line: a complete value is assumed to be finished.
     """
     place = next((index for index in reversed(range(len(tokens))) if tokens[index] in contexts), None)
     if place is None:
@@ -73,7 +73,7 @@ def _environments(_: str) -> list[str]:
 
 
 def _spec(environment: str) -> Value:
-    """The values as written: also of a spec that is being edited and is not sound."""
+    """The values as written, so that a spec with errors works too."""
     from infra.commands.environment import find
     from infra.load.inherit import read
 
@@ -110,7 +110,7 @@ _VALUES: Final[Mapping[str, Callable[[str], Collection[str]]]] = {
     "site": _under("sites"),
     "user": _under("access", "users"),
 }
-"""An argument of a task, by its name → the values that it may have in an environment."""
+"""A task's argument → a function that returns its possible values in an environment."""
 
 
 def install() -> None:

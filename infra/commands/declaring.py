@@ -1,7 +1,7 @@
-"""Tasks of the command line, each declared once by a signature with annotated options.
+"""Declares tasks of the command line by a signature with annotated options.
 
-A function of ``infra.commands`` does the work. Its module is imported when the task runs: ``invoke --list``
-and shell completion have to be fast.
+A function of ``infra.commands`` does the work. Its module is imported when the task runs, as ``invoke
+--list`` and shell completion must be fast.
 """
 
 import inspect
@@ -24,16 +24,16 @@ Json: TypeAlias = Annotated[bool, "print the result as JSON"]
 Rehearse: TypeAlias = Annotated[bool, "against the embedded AWS on this machine, whatever the spec says"]
 
 namespace: Final = Collection()
-"""All tasks, by the names that are typed."""
+"""All tasks, by their names on the command line."""
 
 targets: Final[dict[str, tuple[str, Mapping[str, str]]]] = {}
-"""Task → the function that does its work, and that one's parameters by the options."""
+"""Task → the function that does its work, and option → parameter of that function."""
 
 Signature: TypeAlias = Callable[..., None]
 
 
 def reported(body: Callable[..., int]) -> Callable[..., None]:
-    """A task whose errors are printed without a traceback, and whose result is its exit code."""
+    """A task that prints errors without a traceback, and whose result is its exit code."""
 
     @wraps(body)
     def run(*args: Any, **options: Any) -> None:
@@ -53,12 +53,12 @@ def command(
     default: bool = False,
     parameters: Mapping[str, str] | None = None,
 ) -> Callable[[Signature], Signature]:
-    """Declare a task: the options and help of a function that has no body, the work of another.
+    """Declare a task: a function without a body has its options and help, another one does the work.
 
-    ``name`` is what is typed: ``vpn.push``; a ``default`` task also stands for its collection. ``target`` is
-    module and function in ``infra.commands``: ``vpn.gateway_files:push``. It takes an ``Environment`` or a
-    ``Project`` first, where there is an option ``env``; then each option by its name, or by the name that
-    ``parameters`` has for it.
+    ``name`` is the task's name: ``vpn.push``; a ``default`` task also stands for its collection. ``target``
+    is module and function in ``infra.commands``: ``vpn.gateway_files:push``. If there is an option ``env``,
+    its first argument is an ``Environment`` or a ``Project``; the other arguments are the options, by their
+    names or by those in ``parameters``.
     """
 
     def declare(signature: Signature) -> Signature:
@@ -121,7 +121,7 @@ def _type(option: inspect.Parameter) -> object:
 
 
 def _subject(function: Callable[..., int], values: dict[str, Any]) -> tuple[object, ...]:
-    """What a function works on: the environment that was asked for, loaded where it wants a ``Project``."""
+    """The first argument of a function: the selected environment, loaded if it takes a ``Project``."""
     if "env" not in values:
         return ()
     from infra.commands.environment import find as find_environment

@@ -1,4 +1,4 @@
-"""The embedded AWS: start, stop, reset."""
+"""The embedded AWS: start, stop, reset, status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def up(environment: Environment) -> int:
 
 
 def down(environment: Environment) -> int:
-    """Stop it; its resources go with it, so the state that names them is put aside."""
+    """Stop it. Its resources are lost, so the state that names them is set aside."""
     from infra.drive import localaws, workspace
 
     _require(environment)
@@ -43,7 +43,7 @@ def reset(environment: Environment) -> int:
 
 
 def _require(environment: Environment) -> None:
-    """``UsageError`` for an environment on real AWS: its state must not be taken for the embedded one's."""
+    """Raise ``UsageError`` for an environment on real AWS, whose state must not be set aside."""
     if not environment.rehearsed and not _lives_there(environment):
         raise UsageError(
             f"{environment.name} is not on the embedded AWS; its rehearsal is, which --rehearse names"
@@ -51,7 +51,8 @@ def _require(environment: Environment) -> None:
 
 
 def _lives_there(environment: Environment) -> bool:
-    """As its spec says. An invalid spec does not prevent stopping what was started for it before."""
+    """Whether the spec uses the embedded AWS. An invalid spec does not prevent stopping a server that was
+    started for it."""
     try:
         return load(environment.spec_file).spec.aws.embedded
     except SpecError:
@@ -62,7 +63,7 @@ def _lives_there(environment: Environment) -> bool:
 
 
 def _put_aside(environment: Environment) -> None:
-    """Stop it, where it runs, and move away what speaks of its resources."""
+    """Stop it if it is running, and set aside the state of its resources."""
     from infra.drive import last_applied, localaws, saved_plan
     from infra.drive.build_folders import Folders
 
@@ -75,7 +76,7 @@ def _put_aside(environment: Environment) -> None:
 
 
 def status(environment: Environment, *, json: bool) -> int:
-    """Whether it runs, where, and what it holds; 1 when it does not run."""
+    """Whether it is running, its address, and its resources; 1 if it is not running."""
     from infra.drive import localaws
 
     _require(environment)

@@ -29,11 +29,11 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One file in ``environments/`` and the files beside it."""
+    """A file in ``environments/`` and the files beside it."""
 
     name: str
     rehearsed: bool = False
-    """Driven against the embedded AWS whatever its spec says, in a build folder of its own."""
+    """Use the embedded AWS whatever the spec says, with a separate build folder."""
 
     @property
     def spec_file(self) -> Path:
@@ -49,18 +49,19 @@ class Environment:
 
     @property
     def options(self) -> str:
-        """The options that name it on a command line."""
+        """The options that select it on a command line."""
         return f"--env {self.name}{' --rehearse' if self.rehearsed else ''}"
 
 
 def find(name: str = "", *, rehearsed: bool = False) -> Environment:
-    """The environment of a name; of ``INFRA_ENV``, else ``local``, without one; else the only one.
+    """The environment with this name; if the name is empty, that of ``INFRA_ENV``, else ``local``, else the
+    only one.
 
-    ``UsageError``, with the ones there are, when it does not exist.
+    Raises ``UsageError``, listing the existing ones, if it does not exist.
     """
     wanted = name or os.environ.get("INFRA_ENV") or _default()
     found = Environment(wanted, rehearsed)
-    # A name with a dot or a slash would lead to files, and to a build folder, of something else.
+    # A name with a dot or a slash could lead to other files and build folders.
     if _NAME.fullmatch(wanted) and found.spec_file.is_file():
         return found
     if not SPECS.is_dir():
@@ -78,7 +79,7 @@ def _default() -> str:
 
 
 def _known() -> list[str]:
-    """The environments there are: a file that others start from, and that says too little, is none."""
+    """The existing environments, without incomplete files that others only extend."""
     from infra.load.inherit import read
     from infra.schema import Spec
 
@@ -98,38 +99,38 @@ def _known() -> list[str]:
 
 
 def environments() -> list[str]:
-    """The names that ``find`` takes."""
+    """The names that ``find`` accepts."""
     return _known() if SPECS.is_dir() else []
 
 
 @dataclass(frozen=True)
 class Project:
-    """What an environment's files mean, read once: nothing of it is looked up again."""
+    """An environment's loaded and resolved files, each read once."""
 
     environment: Environment
     loaded: Loaded
     cluster: Cluster
     applied: bool
-    """Whether anything was applied from here."""
+    """Whether anything was applied from this folder."""
     changes: tuple[Change, ...]
-    """What differs from that; nothing before the first apply."""
+    """Differences from that; empty before the first apply."""
     kept: str
     """The lock file's text on disk; empty without one."""
     lock: str
-    """Its text as it must be from now on."""
+    """The lock file's new text."""
     outputs: Outputs
-    """What AWS decided in the last apply from here."""
+    """The outputs of the last apply from this folder."""
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Everything that is rendered, by path below the build folder."""
+        """All rendered files, by path below the build folder."""
         from infra.render import render
 
         return render(self.cluster, self.outputs)
 
     @cached_property
     def meaning(self) -> str:
-        """A JSON text that changes when the spec's meaning does: what the next spec is compared with."""
+        """A JSON text that changes with the spec's meaning: the next spec is compared with it."""
         from infra.applied import snapshot
 
         return json.dumps(snapshot(self.loaded.spec, self.cluster), sort_keys=True)
@@ -142,12 +143,11 @@ def load_project(
     gone: Iterable[str] = (),
     outputs: Outputs | None = None,
 ) -> Project:
-    """Load and resolve. ``SpecError`` with every problem there is, each with its place. Writes nothing.
+    """Load and resolve. Raises ``SpecError`` with all problems and their positions. Writes nothing.
 
-    Also refused is a change of what can't change on a live cluster, unless all is ``changeable``, as for
-    one that is about to go. ``gone`` are regions that left the spec and have no resources any more: the lock
-    file is to forget them. ``outputs`` are taken for what was kept of the last apply; ``DriveError`` where
-    that is damaged.
+    Also refuses changes that a live cluster does not allow, unless ``changeable``, as for a cluster to be
+    destroyed. ``gone`` are regions that left the spec and have no more resources: they are removed from the
+    lock. ``outputs`` replace the stored ones of the last apply; raises ``DriveError`` if those are damaged.
     """
     from infra.drive.build_folders import Folders
     from infra.drive.outputs import recall
@@ -170,9 +170,9 @@ def load_project(
 
 
 def applied(environment: Environment) -> Mapping[str, Any] | None:
-    """What the spec said when it was last applied from here, as ``infra.applied`` compares it.
+    """The spec as last applied from this folder, in the form that ``infra.applied`` compares.
 
-    None before the first apply. ``DriveError`` for a memory of it that is damaged.
+    None before the first apply. Raises ``DriveError`` if the snapshot is damaged.
     """
     from infra.drive import last_applied
     from infra.drive.build_folders import Folders
@@ -180,7 +180,7 @@ def applied(environment: Environment) -> Mapping[str, Any] | None:
     folders = Folders(environment.build.absolute())
     about = last_applied.about(folders)
     if about is None or about.get("begun"):
-        return None  # a first apply that did not finish leaves the account alone
+        return None  # a first apply that did not finish does not record the account
     try:
         values: Mapping[str, Any] = json.loads(about["spec"])
     except (ValueError, KeyError, TypeError):
@@ -198,7 +198,7 @@ def _refuse(before: Mapping[str, Any], loaded: Loaded, cluster: Cluster | None =
 
 
 def read_lock(environment: Environment) -> str:
-    """The lock file's text; empty without one. ``SpecError`` for what is not text."""
+    """The lock file's text; empty without one. Raises ``SpecError`` if it is not text."""
     file = environment.lock_file
     try:
         return file.read_text(encoding="utf-8")
@@ -216,7 +216,7 @@ def _parsed(environment: Environment, text: str) -> Lock:
 
 
 def _rehearsed(environment: Environment, lock: Lock) -> Lock:
-    """With what the last rehearsed apply decided: a rehearsal writes no lock file."""
+    """The lock, with the decisions of the last rehearsed apply, as a rehearsal does not write a lock file."""
     from infra.drive import last_applied
     from infra.drive.build_folders import Folders
 
@@ -235,7 +235,7 @@ def _rehearsed(environment: Environment, lock: Lock) -> Lock:
 
 
 def placed(problem: SpecError, loaded: Loaded) -> SpecError:
-    """The same problems, with the places in the spec that only the loader knows."""
+    """The same problems, with their positions in the spec, which only the loader knows."""
 
     def position(path: str) -> Position:
         return loaded.position(undotted(path))
@@ -246,10 +246,10 @@ def placed(problem: SpecError, loaded: Loaded) -> SpecError:
 
 
 def keep_lock(project: Project) -> bool:
-    """Write the lock file if what must not move has grown; True if it was written.
+    """Write the lock file if it has changed; returns whether it was written.
 
-    One atomic replacement. A rehearsal writes none: nothing it does is for good. ``UsageError`` when
-    somebody else has written it since it was read: what they decided must not be lost.
+    The replacement is atomic. A rehearsal does not write, as nothing it does is permanent. Raises
+    ``UsageError`` if the file was changed since it was read, so that no decision is lost.
     """
     environment = project.environment
     if environment.rehearsed or project.lock == project.kept:
@@ -258,7 +258,7 @@ def keep_lock(project: Project) -> bool:
         return False
     present = read_lock(environment)
     if present == project.lock:
-        return False  # by this run before, or by somebody who decided the same
+        return False  # written by this run before, or by another that made the same decisions
     if present != project.kept:
         raise UsageError(f"{environment.lock_file} was changed while this ran; run this again")
     fresh = environment.lock_file.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""The policies of those who work on an environment, as files to give to IAM."""
+"""IAM policies of users and CI jobs that work on an environment, written as files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.errors import UsageError
 
 
 def iam(environment: Environment, *, every: bool, json: bool) -> int:
-    """Write them into the build folder. ``every``: also statements that the spec does not need."""
+    """Write the policies into the build folder. ``every``: also statements that the spec does not need."""
     from infra.render import iam as policies
 
     cluster = load_project(environment, changeable=True).cluster
@@ -22,7 +22,7 @@ def iam(environment: Environment, *, every: bool, json: bool) -> int:
             f"{environment.spec_file}: the spec has no AWS site, no state in S3 and no secrets in ssm, so "
             "nobody needs a policy; add a site with kind: aws"
         )
-    # A state that is not in S3 has no bucket to allow.
+    # A state that is not in S3 has no bucket.
     chosen = policies.PARTS - ({"state"} - present) if every else present
     files = policies.render(limits, chosen)
     folder = environment.build / "iam"
@@ -73,7 +73,7 @@ def iam(environment: Environment, *, every: bool, json: bool) -> int:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """These files, and no other policy."""
+    """Write these files, and delete other policies."""
     for path in folder.glob("*.json"):
         if path.name not in files:
             path.unlink()

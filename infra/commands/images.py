@@ -1,4 +1,4 @@
-"""Machine images: bake them, list them, throw away what nothing uses, and roll pools to new ones."""
+"""Machine images: bake them, list them, delete unused ones, and roll pools to new ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def bake(
     private: bool,
     json: bool,
 ) -> int:
-    """Bake images whose inputs changed, and keep their ids in the lock file, each as soon as it is there."""
+    """Bake images whose inputs changed, and write each one's AMI ids to the lock file as soon as they
+    exist."""
     from infra.commands import rendering
     from infra.drive.images import bake as baking
     from infra.drive.images import packer
@@ -55,7 +56,7 @@ def bake(
     ready = [baking.prepare(job, image, aws) for image in images]
     if dry_run:
         return _told(job, ready, json=json)
-    # Before an instance is started: a download that fails costs nothing then.
+    # Before an instance is started, so that a failed download costs nothing.
     job = replace(job, clients=_clients(project, ready))
     baking.recover(job, aws, note)
     results = []
@@ -84,7 +85,7 @@ def bake(
 
 
 def _clients(project: Project, ready: Sequence[Ready]) -> dict[str, Path]:
-    """The client's package for each architecture that an image is about to be baked for."""
+    """The client's package for each architecture of the images to be baked."""
     from infra.catalogue.releases import DEBIAN
     from infra.drive.client import package
 
@@ -128,14 +129,14 @@ def _job(project: Project, *, subnet: str = "", ssh_from: str = "", private: boo
         subnet=subnet,
         ssh_from=ssh_from,
         private=private,
-        # An AWS on this machine answers at once.
+        # An AWS endpoint on this computer responds immediately.
         polling=1 if env.get("AWS_ENDPOINT_URL") else 15,
     )
     return job, Aws(env)
 
 
 def _require_machines(project: Project) -> None:
-    """``UsageError`` where instances are records alone: Packer would wait for SSH until its time is up."""
+    """Raise ``UsageError`` if instances have no machines: Packer would wait for SSH until its timeout."""
     from infra.commands.session import embedded_folder, is_embedded
     from infra.drive import localaws
 
@@ -164,7 +165,7 @@ def _row(job: Job, ready: Ready) -> dict[str, Any]:
 
 
 def _told(job: Job, ready: Sequence[Ready], *, json: bool) -> int:
-    """What would be done."""
+    """Print what would be done."""
     if json:
         say_json([{**_row(job, each), "present": dict(each.present or {}) or None} for each in ready])
         return 0
@@ -181,9 +182,9 @@ def _told(job: Job, ready: Sequence[Ready], *, json: bool) -> int:
 
 
 def _keep(project: Project, image: str, amis: Any) -> bool:
-    """Write an image's ids into the lock file, by one atomic replacement; True if that changed it.
+    """Write an image's AMI ids into the lock file, atomically; returns whether that changed it.
 
-    The file is read again under the lock: whatever else was decided meanwhile, which may be an hour, stays.
+    The file is read again under the lock, so that other changes made since, which may be an hour, are kept.
     """
     from infra.drive import workspace
     from infra.resolve.lockfile import dump, parse
@@ -217,7 +218,7 @@ def images(project: Project, *, containers: bool, sizes: bool, json: bool) -> in
 
 
 def listing(project: Project, *, json: bool) -> int:
-    """Each image in each region; 1 when one is gone or not baked."""
+    """Each image in each region; 1 if one does not exist or is not baked."""
 
     from infra.drive.images import bake as baking
     from infra.drive.images import listing as listings
@@ -244,7 +245,7 @@ def listing(project: Project, *, json: bool) -> int:
 
 
 def _pools(cluster: Cluster, image: str, site: str) -> tuple[str, ...]:
-    """What the spec runs on an image at a site."""
+    """The users of an image at a site in the spec."""
     pools = [
         f"pool {pool.name}"
         for pool in cluster.pools
@@ -281,7 +282,7 @@ def _plain(value: object) -> object:
 
 
 def _advise(rows: Sequence[Row], environment: Environment) -> None:
-    """What to do about it, in words."""
+    """Print the next steps."""
     bake = f"invoke bake {environment.options} --image"
     for state, words in (
         ("not baked", "runs the published Ubuntu image and sets itself up at first boot"),
@@ -298,9 +299,9 @@ def _advise(rows: Sequence[Row], environment: Environment) -> None:
 
 
 def pulled(project: Project, *, sizes: bool, json: bool) -> int:
-    """Each container image that the cluster's nodes pull; 1 when the list is not complete.
+    """Each container image that the cluster's nodes pull; 1 if the list is incomplete.
 
-    ``sizes``: ask the registries for digests and sizes.
+    ``sizes``: query the registries for digests and sizes.
     """
     from infra.catalogue.releases import DEBIAN
     from infra.drive import registries
@@ -367,7 +368,8 @@ def _mebibytes(size: int) -> str:
 
 
 def prune(project: Project, *, keep: int, yes: bool, json: bool) -> int:
-    """Deregister images that no lock, group, template or instance uses, but the newest of each."""
+    """Deregister images that no lock file, group, launch template or instance uses, except the newest of
+    each."""
 
     from infra.drive.images import amis, cleanup
     from infra.drive.images import bake as baking
@@ -426,7 +428,7 @@ def prune(project: Project, *, keep: int, yes: bool, json: bool) -> int:
 
 
 def _locked() -> dict[str, str]:
-    """AMI → the lock file that holds it, of every environment: an account may serve several."""
+    """AMI → the lock file that contains it, of all environments, as an account may serve several."""
     from infra.commands.environment import SPECS
     from infra.resolve.lockfile import parse
 
@@ -453,7 +455,7 @@ def roll(
     wait: bool,
     json: bool,
 ) -> int:
-    """Replace a pool's instances by what its launch template says now; 1 when a refresh did not succeed."""
+    """Replace a pool's instances by its current launch template; 1 if a refresh did not succeed."""
     from dataclasses import asdict
     from typing import cast, get_args
 

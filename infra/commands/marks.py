@@ -1,4 +1,4 @@
-"""A plan's changes as marks on the topology picture. Pure."""
+"""A plan's changes as marks on the topology diagram. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY: Final = re.compile(r'\["([^"]*)"\]')
 
 
 def marks(changes: Iterable[Change], cluster: Cluster) -> dict[str, str]:
-    """Element of ``infra.render.topology`` → its mark; of several changes to one element the gravest."""
+    """Element of ``infra.render.topology`` → its mark: the most severe change of it."""
     peerings = {peering.key: peering.name for peering in cluster.network.peerings}
     found: dict[str, str] = {}
     for change in changes:
@@ -33,7 +33,7 @@ def marks(changes: Iterable[Change], cluster: Cluster) -> dict[str, str]:
 
 
 def _elements(change: Change, peerings: Mapping[str, str]) -> Iterator[str]:
-    """What a resource belongs to on the picture."""
+    """The elements of the diagram that a resource belongs to."""
     outer = change.address.split(".")[1] if change.address.startswith("module.") else ""
     for prefix in ("peering_", "transit_peering_"):
         if outer.startswith(prefix) and (name := peerings.get(outer.removeprefix(prefix))):

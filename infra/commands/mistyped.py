@@ -1,6 +1,6 @@
-"""What was probably meant by a task or an option that does not exist.
+"""Suggests a name for an unknown task or option.
 
-invoke's own error names the word alone, and its parser has no place for more: its method is replaced.
+invoke's own error contains only the word, and its parser has no hook: its method is replaced.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from infra.nearest import meant, nearest
 
 
 def error(self: ParseMachine, msg: str) -> None:
-    """invoke's ``ParseMachine.error``, with a guess after a word that it does not know."""
+    """invoke's ``ParseMachine.error``, with a suggestion after an unknown word."""
     word = msg.removeprefix("No idea what ").removesuffix(" is!").strip("'\"")
     if msg == f"No idea what {word!r} is!":
         msg = message(self, word)

@@ -12,13 +12,13 @@ from infra.errors import UsageError
 from infra.shipped_files import ROOT
 
 _BROUGHT: Final = ("docs/ci", "docs/iam", "docs/iam.md")
-"""Files that belong to Causeway's version, and are written again."""
+"""Files that belong to a version of Causeway and are overwritten."""
 
 
 def new(folder: str, name: str) -> int:
-    """Write what is missing in a folder, and what belongs to this version. Files of the lab's own stay.
+    """Write missing files into a folder, and update those of this version. The lab's own files are kept.
 
-    ``name``: of the lab and its environment; the folder's by default.
+    ``name``: of the lab and its environment; by default the folder's.
     """
     from infra.commands.reference import update
     from infra.commands.terminal import say
@@ -52,13 +52,13 @@ def _require_name(name: str) -> None:
 
 
 def _present(folder: Path) -> str:
-    """An environment of a repository that has some: another one is only made by ``name``."""
+    """An existing environment of the repository: another one is created only if ``name`` is given."""
     files = sorted((folder / "environments").glob("*.yaml"))
     return next((path.stem for path in files if not path.stem.endswith(".lock")), "")
 
 
 def _own(name: str) -> Mapping[str, str]:
-    """Path → text of what is the lab's own once it is there."""
+    """Path → initial text of files that are the lab's own once they exist."""
     from infra.render.templating import fill
 
     static = ROOT / "templates" / "new"
@@ -77,7 +77,7 @@ def _brought() -> Mapping[str, str]:
     from infra.commands.reference import schema_text
 
     files = [file for name in _BROUGHT for file in (ROOT / name, *(ROOT / name).rglob("*")) if file.is_file()]
-    # A lab's repository has nothing to build the autoscaler's image from.
+    # A lab's repository cannot build the autoscaler's image.
     files = [file for file in files if not file.match("*-autoscaler.yml")]
     return {
         "environments/spec.schema.json": schema_text(),
@@ -86,8 +86,8 @@ def _brought() -> Mapping[str, str]:
 
 
 def requirement() -> str:
-    """How pip finds this very version again: a release, or the commit, folder or archive it was installed
-    from (PEP 610)."""
+    """pip's requirement for this version: a release, or the commit, folder or archive it was installed from
+    (PEP 610)."""
     here = distribution("causeway")
     origin = json.loads(here.read_text("direct_url.json") or "{}")
     if vcs := origin.get("vcs_info"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def outputs(environment: Environment, *, json: bool) -> int:
-    """What AWS decided in the last apply."""
+    """Print the outputs of the last apply."""
     from infra.drive import lifecycle
     from infra.drive import outputs as kept
     from infra.model import NO_OUTPUTS
@@ -43,7 +43,7 @@ def outputs(environment: Environment, *, json: bool) -> int:
 
 
 def drift(environment: Environment, *, json: bool) -> int:
-    """Compare the world with the state; 2 when they differ."""
+    """Compare AWS with the state; 2 if they differ."""
     from infra.commands.planning import progress, ready, without_terraform
     from infra.drive import lifecycle, summary
 
@@ -65,7 +65,7 @@ def drift(environment: Environment, *, json: bool) -> int:
 
 
 def doctor(environment: Environment, *, json: bool) -> int:
-    """Everything that must be right on this machine and in the account; 1 when something is wrong."""
+    """Check this computer and the account; 1 if there is a problem."""
     from infra.drive import doctor as doctors
 
     project = load_project(environment, changeable=True)
@@ -81,7 +81,7 @@ def doctor(environment: Environment, *, json: bool) -> int:
         build=environment.build,
         env={**os.environ, **env},
         builds=bool(cluster.regions),
-        # Without it nothing is asked: it would be the user's own account that answers.
+        # Without it nothing is queried, as the user's own account would answer.
         uses_aws=bool(cluster.regions) and not lost,
         embedded=session.is_embedded(environment, cluster),
         account=cluster.aws.account,
@@ -105,7 +105,7 @@ def doctor(environment: Environment, *, json: bool) -> int:
 
 
 def _vcpus(spec: Spec) -> Mapping[tuple[str, str], int]:
-    """(AWS region, quota) → vCPUs that may run there at most, as the check of stated quotas counts them."""
+    """(AWS region, quota) → the maximum number of vCPUs, counted as in the check of stated quotas."""
     from infra.checks.facts import Facts
     from infra.checks.quotas import may_run
 
@@ -119,7 +119,7 @@ def _vcpus(spec: Spec) -> Mapping[tuple[str, str], int]:
 
 
 def bootstrap(environment: Environment) -> int:
-    """Make the bucket of the state."""
+    """Create the bucket of the state."""
     from infra.drive import bootstrap as making
 
     cluster = load_project(environment, changeable=True).cluster

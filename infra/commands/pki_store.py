@@ -1,4 +1,4 @@
-"""What the VPN's commands need: the secrets store, the PKI in it, passphrases, times."""
+"""Shared by the VPN's commands: the secrets store, the PKI in it, passphrases, times."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from infra.model.remote import VpnServer
 
 PASSPHRASE: Final = "CAUSEWAY_PKI_PASSPHRASE"  # noqa: S105 - the variable's name
-"""The environment variable that holds the root key's passphrase, where nobody can be asked."""
+"""The environment variable with the root key's passphrase, for use without a terminal."""
 
 
 def environ(project: Project) -> dict[str, str]:
-    """What a program needs in its environment to reach the cluster's cloud."""
+    """The environment variables for programs that use the cluster's cloud."""
     return {**os.environ, **session.credentials(project.environment, project.cluster)}
 
 
 def store(project: Project, env: Mapping[str, str] | None = None) -> Store:
-    """The store of secrets; the cloud is only asked for where that is where they are."""
+    """The secrets store; uses AWS only if the store is there."""
     if env is None:
         local = project.cluster.secrets.store == "local"
         env = os.environ if local else environ(project)
@@ -38,14 +38,14 @@ def store(project: Project, env: Mapping[str, str] | None = None) -> Store:
 
 
 def pki(project: Project, kept: Store) -> Pki:
-    """The PKI in a store, made or not."""
+    """The PKI in a store, whether or not it exists."""
     from infra.drive.pki import Pki
 
     return Pki(kept, domain=project.cluster.domain, clock=clock.now)
 
 
 def existing(project: Project, kept: Store) -> Pki:
-    """The PKI. ``UsageError`` when there is none yet."""
+    """The PKI. Raises ``UsageError`` if it does not exist."""
     found = pki(project, kept)
     if not found.exists():
         raise UsageError(
@@ -56,7 +56,8 @@ def existing(project: Project, kept: Store) -> Pki:
 
 
 def days_for(project: Project, login: str) -> int:
-    """For how many days a certificate of a user may last. ``UsageError`` when the user's time is over."""
+    """The maximum lifetime of a user's certificate in days. Raises ``UsageError`` if the user's access has
+    ended."""
     vpn = project.cluster.access.vpn
     user = next(each for each in project.cluster.access.users if each.login == login)
     if user.expires is None:
@@ -68,7 +69,7 @@ def days_for(project: Project, login: str) -> int:
 
 
 def entitled(project: Project, login: str) -> str:
-    """The login itself. ``UsageError`` for somebody who gets no profile."""
+    """The login itself. Raises ``UsageError`` for a user who may not have a profile."""
     users = [each.login for each in project.cluster.access.vpn.users]
     if login in users:
         return login
@@ -79,7 +80,7 @@ def entitled(project: Project, login: str) -> str:
 
 
 def clashes(project: Project, home: str) -> tuple[str, ...]:
-    """What a laptop in a network, given as text, will not reach; empty without one."""
+    """What a laptop in the given network (a CIDR text) cannot reach; empty without one."""
     if not home:
         return ()
     from infra.render import openvpn
@@ -92,7 +93,7 @@ def clashes(project: Project, home: str) -> tuple[str, ...]:
 
 
 def applied_servers(project: Project) -> tuple[VpnServer, ...]:
-    """VPN servers that exist: physical ones, and those that are applied."""
+    """VPN servers that exist: at physical sites, and those that are applied."""
     applied = project.outputs.instances
     return tuple(
         each for each in project.cluster.access.vpn.servers if each.kind == "physical" or each.node in applied
@@ -100,7 +101,7 @@ def applied_servers(project: Project) -> tuple[VpnServer, ...]:
 
 
 def passphrase(question: str, *, again: bool = False) -> str:
-    """The root key's passphrase, from the environment or a person. ``UsageError`` without either."""
+    """The root key's passphrase, from the environment or a prompt. Raises ``UsageError`` without either."""
     given = os.environ.get(PASSPHRASE) or ask_secret(question, again=again)
     if not given:
         raise UsageError(f"nothing was done: a passphrase is needed; without a terminal, set {PASSPHRASE}")
@@ -108,7 +109,7 @@ def passphrase(question: str, *, again: bool = False) -> str:
 
 
 def current(project: Project) -> frozenset[str]:
-    """Users of the VPN whose time is not over."""
+    """Users of the VPN whose access has not ended."""
     today = clock.now().date()
     return frozenset(
         user.login
@@ -118,7 +119,8 @@ def current(project: Project) -> frozenset[str]:
 
 
 def leavers(project: Project, certificates: tuple[Certificate, ...]) -> dict[str, int]:
-    """Users with valid certificates who are not, or no longer, users of the spec's VPN → how many."""
+    """Users with valid certificates who are not, or no longer, VPN users in the spec → the number of
+    certificates."""
     moment, users = clock.now(), current(project)
     found: dict[str, int] = {}
     for each in certificates:
@@ -128,9 +130,9 @@ def leavers(project: Project, certificates: tuple[Certificate, ...]) -> dict[str
 
 
 def notes(project: Project, env: Mapping[str, str]) -> tuple[str, ...]:
-    """What somebody who plans should know about certificates: who is to be revoked, and what ends soon.
+    """Notes on certificates to show with a plan: those to revoke, and those that expire soon.
 
-    A PKI that can't be read is a note too: it stops nobody from planning.
+    A PKI that cannot be read is a note too, and does not prevent planning.
     """
     if not project.cluster.access.vpn.servers:
         return ()
@@ -139,7 +141,7 @@ def notes(project: Project, env: Mapping[str, str]) -> tuple[str, ...]:
     try:
         kept = store(project, env)
         ends = devices_ending(project, kept)
-        # So that a plan need not wait for the libraries of a PKI.
+        # So that a plan does not import the libraries of a PKI.
         if not project.cluster.access.vpn.openvpn or kept.get(PKI_ROOT) is None:
             return ends
         found = pki(project, kept)
@@ -157,7 +159,7 @@ def notes(project: Project, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def devices_ending(project: Project, kept: Store) -> tuple[str, ...]:
-    """A line for each WireGuard device whose key ends within a month, with what renews it."""
+    """A line for each WireGuard device whose key expires within a month, with the command that renews it."""
     vpn = project.cluster.access.vpn
     if vpn.wireguard is None:
         return ()
@@ -175,7 +177,8 @@ def devices_ending(project: Project, kept: Store) -> tuple[str, ...]:
 
 
 def lists_ending(project: Project, kept: Store) -> tuple[str, ...]:
-    """A line for each VPN server whose revocation list ends within a month, as recorded when it got it."""
+    """A line for each VPN server whose revocation list expires within a month, as recorded at its last
+    push."""
     if not project.cluster.access.vpn.openvpn:
         return ()
     from infra.drive.vpn import revocations
@@ -186,7 +189,7 @@ def lists_ending(project: Project, kept: Store) -> tuple[str, ...]:
 
 
 def list_ending(project: Project, site: str, ends: datetime) -> str:
-    """What the end of a server's revocation list means, and what to do; empty until a month before."""
+    """What the expiry of a server's revocation list means, and the fix; empty until a month before."""
     from infra.drive.pki import SPARE
 
     if ends - clock.now() >= SPARE:
@@ -201,7 +204,7 @@ def list_ending(project: Project, site: str, ends: datetime) -> str:
 
 
 def ending(due: tuple[Due, ...], options: str) -> tuple[str, ...]:
-    """A line for each thing that ends soon, with what renews it."""
+    """A line for each certificate that expires soon, with the command that renews it."""
     lines = []
     for each in due:
         match each.kind:

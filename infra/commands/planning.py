@@ -1,4 +1,4 @@
-"""Plan, apply, destroy: their output, and the questions they ask."""
+"""Plan, apply, destroy: their output and prompts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def ready(
     environment: Environment, *, changeable: bool = False, only: Iterable[str] = ()
 ) -> tuple[Project, Job] | None:
-    """Validate and render: everything before Terraform. None where it has nothing to build: there is no AWS
-    region, and was none.
+    """Validate and render: all steps before Terraform. None if Terraform has nothing to build, now and in
+    the last apply.
 
-    ``only`` are the sites to narrow the plan to: a wrong one is reported before anything is started.
+    ``only`` are the sites to limit the plan to: an unknown one is reported before anything is started.
     """
     from infra.drive import lifecycle
 
@@ -52,7 +52,7 @@ def ready(
 
 
 def without_terraform(environment: Environment) -> str:
-    """What is to be said where it has nothing to build."""
+    """The message if Terraform has nothing to build."""
     return (
         f"{environment.spec_file} has no AWS region, so Terraform has nothing to build; "
         f"`invoke converge {environment.options}` brings its machines in line."
@@ -68,7 +68,7 @@ def plan(
     json: bool,
     detailed_exitcode: bool = False,
 ) -> int:
-    """Plan and show what would happen; with ``detailed_exitcode`` 2 when it would change anything."""
+    """Plan and show the changes; with ``detailed_exitcode`` 2 if there are any."""
     from infra.drive import lifecycle, summary
     from infra.drive.plan import NOTHING
 
@@ -90,7 +90,7 @@ def plan(
 
 
 def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int:
-    """Do what the saved plan says; without one, plan and ask first."""
+    """Apply the saved plan; without one, plan and prompt first."""
     from infra.drive import lifecycle
 
     readied = ready(environment)
@@ -124,7 +124,7 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
 
 
 def _unsettled(outcome: Outcome) -> Iterable[str]:
-    """What AWS was not of one mind about."""
+    """Notes on resources for which AWS returned inconsistent results."""
     if outcome.restored:
         yield f"Not found right after a change, and kept in the state: {', '.join(outcome.restored)}"
     if outcome.settled.unread:
@@ -145,7 +145,7 @@ def _unsettled(outcome: Outcome) -> Iterable[str]:
 
 
 def _handed_over(project: Project, job: Job) -> frozenset[str]:
-    """Render what had to wait for AWS's answers; the sites whose gateway or server has something new."""
+    """Render files that depend on AWS's outputs; returns the sites whose gateway or server has changes."""
     from infra.drive import last_applied, lifecycle
     from infra.drive import outputs as kept
 
@@ -157,7 +157,7 @@ def _handed_over(project: Project, job: Job) -> frozenset[str]:
 
 
 def destroy(environment: Environment, *, confirm: str) -> int:
-    """Take everything away, once the environment's name was typed."""
+    """Destroy everything, after the environment's name was typed."""
     from infra.drive import lifecycle, outputs, secret_files
     from infra.model import NO_OUTPUTS
 
@@ -212,7 +212,7 @@ def _planned(
 
 
 def _joined(project: Project) -> tuple[str, ...]:
-    """Why regions are joined by transit gateways, where the spec leaves it open."""
+    """Why regions are connected by transit gateways, if the spec leaves it open."""
     network, regions = project.cluster.network, len(project.cluster.regions)
     if project.loaded.spec.network.interconnect is not None or network.interconnect == "peering":
         return ()
@@ -280,7 +280,7 @@ def _show(
 
 
 def _agreed(question: str, answer: str, option: str) -> None:
-    """``UsageError`` unless the answer is the right one."""
+    """Raise ``UsageError`` unless the user gives the expected answer."""
     said = ask(question)
     if said != answer:
         why = f"{said!r} is not {answer!r}" if said else f"not confirmed; use {option}"
@@ -288,7 +288,7 @@ def _agreed(question: str, answer: str, option: str) -> None:
 
 
 def progress() -> Listener:
-    """Who tells a person how far Terraform is."""
+    """The display of Terraform's progress."""
     from infra.drive.progress import TerraformProgress
 
     return TerraformProgress()

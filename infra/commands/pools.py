@@ -1,4 +1,4 @@
-"""`invoke pool.drain`: empty a pool's groups before it is taken out of the spec."""
+"""`invoke pool.drain`: drains a pool's groups before the pool is removed from the spec."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def drain(
 
 
 def _next(project: Project, pool: str, drained: Sequence[str]) -> Iterator[str]:
-    """What to delete now."""
+    """The next steps: what to delete from the spec."""
     environment, cluster = project.environment, project.cluster
     found = next((each for each in cluster.pools if each.name == pool), None)
     here = {group.site for group in found.groups} & set(drained) if found is not None else set()
@@ -108,14 +108,14 @@ def _next(project: Project, pool: str, drained: Sequence[str]) -> Iterator[str]:
 
 
 def _groups(aws: Aws, project: Project, pool: str, sites: Sequence[str], zone: str) -> list[Group]:
-    """The pool's groups in AWS, or what they have in a zone; ``UsageError`` where there are none."""
+    """The pool's groups in AWS, or their part in a zone. Raises ``UsageError`` if there are none."""
     from infra.drive import pool_drain
 
     environment, cluster = project.environment, project.cluster
     regions = dict.fromkeys(
         region
         for region in [*(each.region for each in cluster.regions), *(each.region for each in cluster.retired)]
-        # us-west-2a, the local zone us-west-2-lax-1a, and by id usw2-az1.
+        # us-west-2a, the local zone us-west-2-lax-1a, and the id usw2-az1.
         if not zone or zone.startswith((region, f"{zone_id_prefix(region)}-"))
     )
     if not regions:
@@ -134,7 +134,7 @@ def _groups(aws: Aws, project: Project, pool: str, sites: Sequence[str], zone: s
 
 @contextmanager
 def _workloads(project: Project, *, evict: bool, timeout: int) -> Iterator[Asked]:
-    """What is at work on instances, their nodes cordoned; None where there is no cluster to ask."""
+    """A function that returns the work on instances and cordons their nodes; None if there is no cluster."""
     if session.is_embedded(project.environment, project.cluster):
         note(f"{session.NO_MACHINES}: nothing works on the instances.")
         yield None
@@ -149,7 +149,7 @@ def _workloads(project: Project, *, evict: bool, timeout: int) -> Iterator[Asked
 
 
 def _at_work(there: Reach, instances: Collection[str], *, evict: bool, timeout: int) -> Work:
-    """Keep new pods off the nodes of these instances; what is still on them. With ``evict``, nothing."""
+    """Cordon the nodes of these instances (with ``evict``, drain them), and return the pods still on them."""
     from infra.drive.kubernetes import nodes
 
     for name in nodes.of_instances(there.api, instances).values():

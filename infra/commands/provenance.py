@@ -1,4 +1,4 @@
-"""Each value of a spec and where it comes from: a file and line, or the language's default."""
+"""Each value of a spec and its origin: a file and line, or the default."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from infra.schema.formatting import hints, item_of, part_of, plain, spelled
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A value and its place; no place for a default."""
+    """A value and its position; without position if it is a default."""
 
     path: Path
     value: str
-    """As it was written; a default as a person would write it: ``7d``, not 604800."""
+    """As written; a default in the spec's notation: ``7d``, not 604800."""
     position: Position | None
 
     def to_json(self) -> dict[str, object]:
@@ -32,13 +32,13 @@ class Origin:
 
 
 def origins(loaded: Loaded) -> list[Origin]:
-    """Every value that the spec has once inherited and filled with defaults, by its path."""
+    """Every value of the spec after inheritance and defaults, by its path."""
     written = {path: Origin(path, value, position) for path, value, position in loaded.origins()}
     above = {path[:length] for path in written for length in range(len(path))}
     defaults = {
         path: Origin(path, value, None)
         for path, value in _leaves(Spec, plain(loaded.spec), ())
-        # A shorthand (`market: spot`) stands for the whole part below it.
+        # A shorthand (`market: spot`) sets the whole part below it.
         if path not in above and not any(path[:length] in written for length in range(1, len(path) + 1))
     }
     return [one for _, one in sorted({**defaults, **written}.items(), key=lambda item: _order(item[0]))]

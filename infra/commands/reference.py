@@ -39,7 +39,7 @@ def texts() -> Mapping[Path, str]:
 
 
 def update(path: Path, text: str) -> bool:
-    """Write a file that is not as it should be, whole or not at all; whether it was not."""
+    """Write a file if it has changed, atomically; returns whether it was written."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def update(path: Path, text: str) -> bool:
 
 
 def write(files: Mapping[Path, str]) -> int:
-    """Write those that are not as they should be. ``files``: path → text."""
+    """Write the files that have changed. ``files``: path → text."""
     for path, text in files.items():
         if update(path, text):
             say(f"wrote {path}")

@@ -1,4 +1,4 @@
-"""From a spec to files: rendered, compared, drawn."""
+"""Renders a spec to files, compares them, and draws the topology."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def write(project: Project) -> Written:
-    """Bring the build folder and the lock file up to date; which files were added, changed and so on."""
+    """Update the build folder and the lock file; returns the added, changed and removed files."""
     from infra.drive import workspace
 
     build = project.environment.build
     with workspace.locked(build):
-        # What is rendered holds what the lock file keeps, so that one is first.
+        # The lock file first, as rendered files depend on its decisions.
         grown = keep_lock(project)
         written = workspace.write(build, project.files)
     if grown:
@@ -49,7 +49,7 @@ def render(environment: Environment, *, json: bool) -> int:
 
 
 def diff(environment: Environment, *, json: bool) -> int:
-    """What has changed in the rendered files since the last apply."""
+    """The changes in rendered files since the last apply."""
     from infra.drive import diff as diffs
     from infra.drive import last_applied
     from infra.drive.build_folders import Folders
@@ -82,7 +82,7 @@ def topology(environment: Environment, *, show: bool) -> int:
     project = load_project(environment, changeable=True)
     changes = _marks(project)
     source = picture.dot_source(project.cluster, changes)
-    # Without Graphviz here, another machine can draw it.
+    # Without Graphviz here, another computer can draw it.
     _replace(environment.build / "topology.dot", source)
     for name, text in picture.render(project.cluster, changes, dot.svg(source)).items():
         _replace(environment.build / name, text)
@@ -104,7 +104,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _marks(project: Project) -> dict[str, str]:
-    """What the saved plan would change, by element of the picture; nothing without one of this very spec."""
+    """Element of the diagram → its change in the saved plan; empty without a plan of this very spec."""
     import shutil
     from pathlib import Path
     from tempfile import TemporaryDirectory
@@ -127,7 +127,7 @@ def _marks(project: Project) -> dict[str, str]:
     terraform = Terraform(find_engine(), folders.root, data=folders.data)
     try:
         with TemporaryDirectory() as folder:
-            # An apply beside us uses the plan up, at any moment.
+            # A concurrent apply may use up the plan at any time.
             copy = Path(shutil.copy(saved_plan.plan_file(folders), folder))
             shown = terraform.show(copy)
     except (FileNotFoundError, TerraformError):

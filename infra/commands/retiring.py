@@ -1,5 +1,5 @@
-"""Regions that left the spec: kept while Terraform's state holds something of them, or an apply that failed
-had begun to create something there; then forgotten."""
+"""Regions that left the spec: kept while Terraform's state has resources of them, or may get some from a
+failed apply; then removed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 def settle(project: Project, job: Job, *, changeable: bool = False) -> tuple[Project, Job]:
-    """Both as they were, rendered again without the retired regions of which nothing is left.
+    """The project and job, rendered again without the retired regions that have no resources left.
 
-    What is left of the others goes into the job, for plans that are narrowed to one. The state decides, so
-    that a region that was planned and never applied does not stay, and a fresh clone does as the old one did.
+    The remaining resources of the others are added to the job, for plans limited to one region. This is
+    decided by the state, so that a region that was planned but never applied is not kept, and a fresh clone
+    gives the same result.
     """
     from infra.drive import lifecycle, retired_regions
 
@@ -35,7 +36,7 @@ def settle(project: Project, job: Job, *, changeable: bool = False) -> tuple[Pro
         write(project)
         job = replace(job, files=project.files, lock=project.lock, sites=session.modules(project.cluster))
         note(f"Nothing is left of {', '.join(gone)}: no longer rendered.")
-    # A peering is between two sites; it goes with the one that left.
+    # A peering is between two sites, and is removed with the one that left.
     calls = {
         address.removeprefix("module."): site
         for site, addresses in left.items()

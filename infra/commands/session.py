@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from infra.model import Cluster
 
 SECRETS: Final = Path(".secrets")
-"""Where local secrets stores are, beside ``environments/``."""
+"""The folder of local secrets stores, beside ``environments/``."""
 
 
 def embedded_folder(environment: Environment) -> Path:
-    """Where the embedded AWS of an environment keeps what it must know of itself."""
+    """The folder of an environment's embedded AWS."""
     return environment.build / "state" / "aws"
 
 
 def state_file(environment: Environment) -> Path:
-    """A local Terraform state."""
+    """The path of a local Terraform state."""
     return environment.build / "state" / "terraform.tfstate"
 
 
@@ -40,14 +40,14 @@ NO_MACHINES: Final = "The embedded AWS has no machines"
 
 
 def is_embedded(environment: Environment, cluster: Cluster) -> bool:
-    """Whether it lives on the embedded AWS."""
+    """Whether the environment uses the embedded AWS."""
     return environment.rehearsed or cluster.aws.embedded
 
 
 def credentials(environment: Environment, cluster: Cluster) -> dict[str, str]:
-    """What a program needs in its environment to reach the right cloud.
+    """The environment variables for programs that use the cluster's cloud.
 
-    Starts the embedded AWS where that is the one; ``LocalAwsError`` when its resources were lost.
+    Starts the embedded AWS if needed; raises ``LocalAwsError`` if its resources were lost.
     """
     if not is_embedded(environment, cluster):
         return {"AWS_PROFILE": cluster.aws.profile} if cluster.aws.profile else {}
@@ -73,14 +73,14 @@ def started(environment: Environment) -> Server:
 
 
 def fetch_ledger(project: Project) -> None:
-    """Take over what other clones have applied to the same state."""
+    """Fetch the ledger of applies by other clones to the same state."""
     from infra.drive import shared_last_applied
 
     shared_last_applied.fetch(_folders(project), place(project, _credentials(project)))
 
 
 def place(project: Project, env: Mapping[str, str]) -> Place:
-    """Where the spec says that the state is; ``env`` is as Terraform sees it."""
+    """The state's location in the spec; ``env`` is the environment that Terraform gets."""
     from infra.drive.state_backends import place as find
 
     cluster = project.cluster
@@ -94,8 +94,8 @@ def _folders(project: Project) -> Folders:
 
 
 def _credentials(project: Project) -> dict[str, str]:
-    """Our own environment with what reaches the right cloud. An embedded one gets its bucket for the state:
-    it is made for this run, like all in it."""
+    """The environment of this process with the cloud's credentials. In an embedded AWS, the bucket of the
+    state is created, as everything there is lost when it stops."""
     environment, cluster = project.environment, project.cluster
     seen = {**os.environ, **credentials(environment, cluster)}
     if is_embedded(environment, cluster) and cluster.state.kind == "s3":
@@ -106,7 +106,7 @@ def _credentials(project: Project) -> dict[str, str]:
 
 
 def _require_moved(project: Project, env: Mapping[str, str]) -> None:
-    """``UsageError`` while the state is in another place than the spec says."""
+    """Raise ``UsageError`` while the state is at another location than the spec's."""
     from infra.drive.state_backends import previous
 
     environment, state = project.environment, project.cluster.state
@@ -120,7 +120,7 @@ def _require_moved(project: Project, env: Mapping[str, str]) -> None:
 
 
 def secrets(project: Project, env: Mapping[str, str]) -> Store:
-    """The environment's secrets store; ``env`` is as Terraform sees it."""
+    """The environment's secrets store; ``env`` is the environment that Terraform gets."""
     from infra.drive.secrets import open_store
 
     environment, cluster = project.environment, project.cluster
@@ -128,8 +128,8 @@ def secrets(project: Project, env: Mapping[str, str]) -> Store:
 
 
 def forget_secrets(project: Project, env: Mapping[str, str]) -> None:
-    """Delete what the next apply recreates: the keys of all tunnels, and the password of MLflow's database.
-    Tunnels between sites go on with what they have until then."""
+    """Delete secrets that the next apply recreates: the keys of all tunnels, and the password of MLflow's
+    database. Tunnels between sites continue with their current keys until then."""
     from infra.drive.secrets import DATABASE
 
     store = secrets(project, env)
@@ -138,13 +138,13 @@ def forget_secrets(project: Project, env: Mapping[str, str]) -> None:
 
 
 def forget_keys_of(project: Project, sites: Iterable[str], env: Mapping[str, str]) -> None:
-    """Delete the tunnel keys of VPN connections to regions that are gone: the lock file names those."""
+    """Delete the tunnel keys of VPN connections to removed regions, which are in the lock file."""
     links = {
         owner.split("/")[1]
         for owner in parse(project.lock, str(project.environment.lock_file)).blocks
         if owner.startswith("links/")
     }
-    # A site's second public address has a link of its own, with its number at the end.
+    # A site's second public address has its own link, with its number at the end.
     ending = re.compile(rf"-({'|'.join(map(re.escape, sites))})(-\d+)?$")
     names = {tunnel_secret(link, number) for link in links if ending.search(link) for number in (1, 2)}
     if unused := names - _tunnel_secrets(project.cluster):
@@ -165,7 +165,7 @@ def job(project: Project) -> Job:
     from infra.drive.engine import find_engine
 
     with ThreadPoolExecutor(1) as beside:
-        engine = beside.submit(find_engine)  # it takes a moment to tell its version
+        engine = beside.submit(find_engine)  # detecting its version takes a moment
         from infra.drive.lifecycle import Job
         from infra.drive.secrets import database_password, tunnel_keys
 
@@ -194,7 +194,7 @@ def job(project: Project) -> Job:
 
 
 def modules(cluster: Cluster) -> dict[str, str]:
-    """Module call in the root → site."""
+    """Module call in the root module → site."""
     calls = {region.key: region.name for region in cluster.regions}
     if cluster.network.interconnect == "transit-gateway":
         calls |= {f"transit_gateway_{region.key}": region.name for region in cluster.regions}

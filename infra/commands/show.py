@@ -9,7 +9,7 @@ from infra.load import load
 
 
 def validate(environment: Environment, *, json: bool) -> int:
-    """Everything that is wrong with a spec and its lock file; 1 when it can't be used."""
+    """Print all problems of a spec and its lock file; 1 if it cannot be used."""
     from infra.commands.environment import load_project
 
     try:
@@ -29,7 +29,7 @@ def validate(environment: Environment, *, json: bool) -> int:
 
 
 def spec(environment: Environment, *, resolved: bool, json: bool) -> int:
-    """The spec once all that it extends is merged; resolved: each value with its origin."""
+    """Print the spec with everything that it extends merged; resolved: each value with its origin."""
     loaded = load(environment.spec_file)
     if not resolved:
         if json:
@@ -55,7 +55,7 @@ def spec(environment: Environment, *, resolved: bool, json: bool) -> int:
 
 
 def addresses(environment: Environment, *, json: bool) -> int:
-    """The whole address plan as a tree with sizes and use."""
+    """Print the address plan as a tree with sizes and use."""
     from infra.resolve.addresses import plan_addresses
     from infra.resolve.lockfile import parse
     from infra.resolve.usage import Node, tree
@@ -91,8 +91,8 @@ def catalogue(
     list_gpus: bool,
     json: bool,
 ) -> int:
-    """How old the catalogue is and what it knows; refresh: ask AWS in these regions, or in the spec's.
-    ``client``: pin this release of CINC, or line of releases. ``list_gpus``: the models of GPUs."""
+    """Print the age and contents of the catalogue; refresh: query AWS in these regions, or in the spec's.
+    ``client``: pin this release of CINC, or the newest of a series. ``list_gpus``: the models of GPUs."""
     from infra.catalogue import gpus, instances, prices, regions
 
     if client:
@@ -155,7 +155,7 @@ def _gpus(*, json: bool) -> int:
 
 
 def _regions(environment: Environment) -> tuple[str, ...]:
-    """The AWS regions that a spec names, be it sound or not: an unknown type is a reason to ask AWS."""
+    """The AWS regions that a spec names, even if it has errors: an unknown type is a reason to refresh."""
     from infra.load.inherit import read
 
     written = read(environment.spec_file)[0].plain()

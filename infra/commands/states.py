@@ -1,4 +1,4 @@
-"""The state of an environment: which account it is of, and where it is kept."""
+"""The state of an environment: its account and its location."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def project(environment: Environment, *, changeable: bool = False) -> Project:
-    """As `load_project`, held against what any clone has applied: with a state in S3 the ledger is read."""
+    """`load_project`, compared with what any clone has applied: with a state in S3 the ledger is fetched."""
     try:
         here = load_project(environment, changeable=changeable)
     except SpecError:
-        # What is remembered here may be out of date. Any other problem is raised again.
+        # The local snapshot may be outdated. Other problems are raised again.
         here = load_project(environment, changeable=True)
         if here.cluster.state.kind == "local":
             raise
@@ -31,7 +31,8 @@ def project(environment: Environment, *, changeable: bool = False) -> Project:
 
 
 def local_state(project: Project) -> None:
-    """Warn of a real account whose state is a local file; ``SpecError`` in CI, which keeps no files."""
+    """Warn if the state of a real account is a local file; raise ``SpecError`` in CI, which keeps no
+    files."""
     environment, cluster = project.environment, project.cluster
     if session.is_embedded(environment, cluster) or cluster.state.kind != "local":
         return
@@ -50,7 +51,7 @@ def local_state(project: Project) -> None:
 
 
 def same_account(project: Project, job: Job) -> Job:
-    """The job with its account. ``UsageError`` for another one than that of the first apply."""
+    """The job with its account. Raises ``UsageError`` if it differs from that of the first apply."""
     if session.is_embedded(project.environment, project.cluster):
         return job
     from infra.drive import last_applied
@@ -67,7 +68,7 @@ def same_account(project: Project, job: Job) -> Job:
 
 
 def move(environment: Environment) -> int:
-    """Move the state to where the spec says."""
+    """Move the state to the location in the spec."""
     from infra.commands.rendering import write
     from infra.drive import state_move, workspace
     from infra.drive.build_folders import Folders

@@ -1,4 +1,4 @@
-"""Terminal I/O for people and programs: problems, questions, JSON, exit codes."""
+"""Terminal I/O for users and programs: problems, prompts, JSON, exit codes."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from invoke.exceptions import Exit
 from infra.errors import CausewayError, Problem, SpecError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
-"""What goes wrong in the middle of a file, where the operating system names none."""
+"""Errors while writing a file for which the operating system does not name it."""
 
 _RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\033[31m", "\033[33m", "\033[2m", "\033[1m", "\033[0m"
 
 
 def say(text: str = "") -> None:
-    """A line of the result, on standard output."""
+    """Print a line of the result to standard output."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def note(text: str) -> None:
-    """A line beside the result, on standard error."""
+    """Print a note to standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def say_json(value: Any) -> None:
-    """The result for a program."""
+    """Print the result as JSON."""
     say(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def coloured(stream: Any = None) -> bool:
-    """Whether colours are wanted: on a terminal, and nobody set NO_COLOR (no-color.org)."""
+    """Whether to use colours: on a terminal, unless NO_COLOR is set (no-color.org)."""
     return bool((stream or sys.stderr).isatty()) and not os.environ.get("NO_COLOR")
 
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Turn our errors into words and exit codes: no traceback for what is not our fault."""
+    """Turn Causeway's errors into messages and exit codes, without a traceback."""
     try:
         yield
     except SpecError as problem:
@@ -62,11 +62,11 @@ def reported_errors() -> Iterator[None]:
         note("stopped")
         raise Exit(code=130) from None
     except BrokenPipeError:
-        # The reader of our output has gone; what is still buffered must not raise once more at exit.
+        # The reader of our output has closed it; buffered output must not raise again at exit.
         sys.stdout = None
         raise Exit(code=141) from None
     except OSError as problem:
-        # A folder that is somebody else's, a full disk. Any other without a file's name is a fault of ours.
+        # A folder without permission, a full disk. An error without a file name is a bug.
         if problem.filename is None and problem.errno not in _FULL:
             raise
         where = f"{problem.filename}: " if problem.filename is not None else ""
@@ -79,7 +79,7 @@ def _error() -> str:
 
 
 def tell(problems: Iterable[Problem]) -> None:
-    """Each problem as a line; on a terminal with the line of the file and a caret."""
+    """Print each problem as a line; on a terminal with the line of the file and a caret."""
     for problem in problems:
         if not coloured():
             note(f"{_level(problem)}{problem}{_waived(problem)}")
@@ -91,7 +91,8 @@ def tell(problems: Iterable[Problem]) -> None:
 
 
 def tell_count(problems: Iterable[Problem], environment: str) -> None:
-    """How many findings there are beside errors, and what shows them: in full they are read once."""
+    """Print the number of findings besides errors, and the command that shows them, instead of repeating
+    all."""
     counts = Counter("waived" if each.waived else each.level for each in problems)
     if counts:
         said = [
@@ -110,7 +111,7 @@ def _waived(problem: Problem) -> str:
 
 
 def snippet(problem: Problem) -> tuple[str, ...]:
-    """The line of the file and a caret below the value; nothing where there is no such line."""
+    """The line of the file and a caret below the value; empty if there is no such line."""
     where = problem.position
     if where is None:
         return ()
@@ -130,7 +131,7 @@ def _lines(file: str) -> tuple[str, ...]:
 
 
 def problems_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """Problems for a program: a list of mappings; keys are only ever added."""
+    """Problems as a JSON list of objects; keys are only added in later versions."""
     return [
         {
             "code": problem.code,
@@ -148,7 +149,7 @@ def problems_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
 
 
 def columns(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table: a line a row, below its heading."""
+    """A table with a heading and one line per row."""
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -157,7 +158,7 @@ def columns(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def ask_secret(question: str, *, again: bool = False) -> str:
-    """What a person types unseen, empty where there is nobody to ask. ``again``: twice the same."""
+    """A secret typed at a prompt, empty without a terminal. ``again``: must be typed twice."""
     if not sys.stdin.isatty():
         return ""
     from getpass import getpass
@@ -170,7 +171,7 @@ def ask_secret(question: str, *, again: bool = False) -> str:
 
 
 def ask(question: str) -> str:
-    """What a person answers; the empty string where there is nobody to ask."""
+    """The answer to a prompt; empty without a terminal."""
     if not sys.stdin.isatty():
         return ""
     sys.stderr.write(f"{question} ")

@@ -1,12 +1,12 @@
-"""An AWS on loopback: moto's server, and the behaviours moto lacks for what we render.
+"""An embedded AWS on loopback: moto's server, with behaviour that moto lacks for the rendered resources.
 
 ::
 
     server      the WSGI application: control path, plugin, then moto; one request at a time
-    extensions  EXTENSIONS: what we add to moto, a function each, named after the API call
-    plugin      where tests change what it does
+    extensions  EXTENSIONS: our additions to moto, one function each, named after the API call
+    plugin      the hook with which tests change its behaviour
     control     the client of the control path
-    inventory   what the cloud holds beyond what a fresh account has
+    inventory   the resources that a new account does not have
 
 Started as ``python -m infra.localaws --folder FOLDER``, usually by ``infra.drive.localaws``.
 """

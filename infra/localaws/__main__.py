@@ -1,7 +1,7 @@
 """``python -m infra.localaws --folder FOLDER --environment NAME [--port PORT]``: serve until stopped.
 
-Writes ``FOLDER/server.json`` (mode 0600) once it listens, and removes nothing when it ends: that file with
-no process behind it says that a cloud was lost.
+Writes ``FOLDER/server.json`` (mode 0600) once it listens, and deletes nothing when it ends: that file
+without a running process shows that the resources were lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def main() -> None:
     server = _listen(application, asked.port)
 
     def stop(*_: Any) -> None:
-        # shutdown() waits for the loop, which a signal handler interrupts: ask from elsewhere.
+        # shutdown() waits for the loop, which a signal handler interrupts, so it is called from another
+        # thread.
         threading.Thread(target=server.shutdown, daemon=True).start()
 
     application.stop = stop
@@ -43,7 +44,7 @@ def main() -> None:
     server.serve_forever(poll_interval=0.05)
     server.server_close()
     plugin.active.end()
-    # Taking each of thousands of objects apart would only make who stops us wait.
+    # Freeing thousands of objects one by one would only delay the exit.
     os._exit(0)
 
 
@@ -53,7 +54,7 @@ def _listen(application: Application, port: int) -> Any:
     from werkzeug.serving import make_server
 
     class Handler(MotoRequestHandler):
-        protocol_version = "HTTP/1.1"  # connections are kept, which the provider's many calls like
+        protocol_version = "HTTP/1.1"  # keep-alive, which the provider's many calls benefit from
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             if not str(code).startswith("2"):

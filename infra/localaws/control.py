@@ -1,4 +1,4 @@
-"""The client of a running embedded AWS: is it ours, and what does it hold."""
+"""The client of a running embedded AWS: identifies the server, and lists its resources."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 from infra.localaws.server import CONTROL
 
 _PATIENCE: Final = 30.0
-"""Seconds to wait for an answer; a server that works on a large call may take some."""
+"""Seconds to wait for a response; large calls may take some."""
 
 
 class NotOursError(Exception):
-    """Nothing answers at that port, or something that is not the server meant."""
+    """Nothing answers at that port, or another server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Control:
         return self.ask("GET", "/health")  # type: ignore[no-any-return]
 
     def inventory(self) -> dict[str, dict[str, list[str]]]:
-        """Region → kind of resource → ids; what a fresh account has is left out."""
+        """Region → kind of resource → ids, without those of a new account."""
         return self.ask("GET", "/inventory")  # type: ignore[no-any-return]
 
     def stop(self) -> None:
-        """Ask it to end. Returns before it has."""
+        """Ask the server to stop. Returns before it has."""
         self.ask("POST", "/stop")
 
     def ask(self, verb: str, path: str, body: str = "") -> Any:
-        """The answer to a request of the control path, from JSON."""
+        """The JSON response to a request of the control path."""
         from http.client import HTTPConnection, HTTPException
 
-        # Not urllib: a proxy of the user's environment has no say over loopback.
+        # Not urllib: proxies in the user's environment do not apply to loopback.
         connection = HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
         headers: Mapping[str, str] = {"X-Causeway-Nonce": self.nonce, "Connection": "close"}
         try:

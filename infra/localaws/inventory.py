@@ -1,7 +1,7 @@
-"""What the cloud holds beyond what a fresh account has, in every region.
+"""Lists the resources in all regions that a new account does not have.
 
-No list of kinds that someone would forget to extend: each backend of moto keeps its resources in dictionaries
-and lists. Anything that was not there when the backend was created is a resource that somebody created.
+There is no list of kinds to maintain: each backend of moto stores its resources in dictionaries and lists.
+Everything that was not there when the backend was created is a resource that somebody created.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Final, TypeAlias
 from infra.localaws.patching import around
 
 Inventory: TypeAlias = dict[str, dict[str, list[str]]]
-"""Region (``global`` for services that have none) → ``service.kind`` → ids, all sorted."""
+"""Region (``global`` for services without regions) → ``service.kind`` → ids, all sorted."""
 
 _GONE: Final = {"deleted", "deleting", "terminated", "cancelled", "pendingdeletion", "rejected", "released"}
-"""States in which AWS still answers for a while with a resource that no longer exists."""
+"""States of resources that no longer exist but that AWS still returns for a while."""
 
 _STATES: Final = ("state", "status", "key_state", "_state", "_status")
 
@@ -30,13 +30,13 @@ _NOT_RESOURCES: Final = {
     "tagger",
     "tags",
 }
-"""Attributes of backends that only speak of resources."""
+"""Attributes of backends that only refer to resources."""
 
 _BORN: Final = "_causeway_born"
 
 
 def install() -> None:
-    """Remember what each backend holds when it is made. Once a process, before the first call."""
+    """Record the initial contents of each backend. Called once per process, before the first call."""
     from moto.core.base_backend import AccountSpecificBackend
 
     @around(AccountSpecificBackend)
@@ -48,7 +48,7 @@ def install() -> None:
 
 
 def inventory() -> Inventory:
-    """Everything in this process's cloud, but what a fresh account has."""
+    """All resources in this process, without those of a new account."""
     from moto.core import base_backend
 
     services: list[Any] = list(vars(base_backend.BackendDict)["_instances"])
@@ -63,7 +63,7 @@ def inventory() -> Inventory:
 
 
 def _things(backend: Any) -> Iterator[tuple[str, str]]:
-    """Kind and id of all that a backend holds."""
+    """Kind and id of all resources in a backend."""
     for kind, value in vars(backend).items():
         if kind not in _NOT_RESOURCES and not kind.startswith("_causeway"):
             for name in _names(value):
@@ -71,7 +71,7 @@ def _things(backend: Any) -> Iterator[tuple[str, str]]:
 
 
 def _names(value: Any, before: str = "") -> Iterator[str]:
-    """The ids in a container: keys of a dictionary, also of dictionaries of dictionaries, items of a list."""
+    """The ids in a container: keys of a dictionary, also of nested ones, or items of a list."""
     if isinstance(value, dict):
         for key, item in list(value.items()):
             name = f"{before}/{key}" if before else str(key)
@@ -90,14 +90,12 @@ def _names(value: Any, before: str = "") -> Iterator[str]:
 
 
 def _gone(thing: Any) -> bool:
-    """Nothing, or a resource that only waits to be forgotten."""
+    """Whether it is empty, or a resource that no longer exists."""
     if thing is None:
         return True
-    if (
-        getattr(thing, "key_manager", "") == "AWS"
-    ):  # a key of AWS's own, made when something is first encrypted
+    if getattr(thing, "key_manager", "") == "AWS":  # an AWS managed key, created on first use
         return True
-    if hasattr(thing, "instances"):  # a reservation is as alive as its instances
+    if hasattr(thing, "instances"):  # a reservation exists as long as its instances
         return all(_gone(instance) for instance in thing.instances)
     for attribute in _STATES:
         state = getattr(thing, attribute, None)

@@ -1,4 +1,4 @@
-"""How an extension changes a class of moto: two decorators, so that each change reads as the method it is."""
+"""Two decorators with which extensions change classes of moto, so that a change is written as a method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Method: TypeAlias = Callable[..., Any]
 
 
 def method(owner: type) -> Callable[[Method], Method]:
-    """Give ``owner`` the decorated function as a method, in place of one of that name if there is one."""
+    """Add the decorated function to ``owner`` as a method, replacing one with the same name."""
 
     def install(function: Method) -> Method:
         setattr(owner, function.__name__, function)
@@ -20,9 +20,9 @@ def method(owner: type) -> Callable[[Method], Method]:
 
 
 def around(owner: type) -> Callable[[Method], Method]:
-    """Put the decorated function around the method of its name; it gets the original as first argument.
+    """Wrap the method with the same name; the function gets the original as its first argument.
 
-    ``AttributeError`` if ``owner`` has no such method: a later moto renamed it; the extension must follow.
+    Raises ``AttributeError`` if ``owner`` has no such method, because a later moto renamed it.
     """
 
     def install(function: Method) -> Method:

@@ -1,7 +1,7 @@
-"""Where tests change what the embedded AWS does: faults, a record of the calls, machines behind instances.
+"""The hook with which tests change the embedded AWS: faults, a record of calls, machines behind instances.
 
-``$LOCALAWS_PLUGIN`` is ``FOLDER:MODULE``: that module's ``PLUGIN`` takes the place of ``Plugin()``
-in a server that starts. Only tests and benchmarks set it; theirs is ``tests/localaws/plugin.py``.
+``$LOCALAWS_PLUGIN`` is ``FOLDER:MODULE``: that module's ``PLUGIN`` replaces ``Plugin()`` in a new server.
+Only tests and benchmarks set it; theirs is ``tests/localaws/plugin.py``.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ class Plugin:
     def serve(
         self, call: Call, environ: Environ, start_response: StartResponse, carry_out: Serve
     ) -> Iterable[bytes]:
-        """Answer a call; ``carry_out`` has moto do it. Other calls may run meanwhile."""
+        """Handle a call; ``carry_out`` passes it to moto. Other calls may run concurrently."""
         return carry_out(call, environ, start_response)
 
     def before(self, call: Call, method: str, account: str) -> None:
-        """moto is about to carry out a call. No other call runs meanwhile."""
+        """Called before moto handles a call. No other call runs concurrently."""
 
     def control(self, method: str, path: str, body: bytes) -> Any:
-        """The answer, for JSON, to a path below the control path that the server has not; None: unknown."""
+        """The JSON response for a path below the control path that the server does not have; None:
+        unknown."""
         return None
 
     def health(self) -> Mapping[str, Any]:
-        """More fields of the answer to ``GET /health``."""
+        """Further fields of the response to ``GET /health``."""
         return {}
 
     def refusal(self, region: str, launch: str) -> tuple[str, str] | None:
-        """Code and message of the error that a launch of an instance gets. ``launch``: type, zone, market."""
+        """Code and message of an error for launching an instance, or None. ``launch``: type, zone, market."""
         return None
 
     def extend(self, service: str) -> None:
-        """moto's ``service`` was loaded, and has our extensions."""
+        """Called after moto's ``service`` was loaded and extended."""
 
     def end(self) -> None:
-        """The server ends."""
+        """Called when the server ends."""
 
 
 active = Plugin()
-"""That of this process."""
+"""The plugin of this process."""
 
 
 def load() -> None:
-    """Use the plugin that the environment names, if any."""
+    """Load the plugin named in the environment, if any."""
     global active
     if given := os.environ.get(VARIABLE):
         folder, _, module = given.rpartition(":")

@@ -1,9 +1,9 @@
-"""Replies: those that a client may ask for once more, and errors as each protocol spells them.
+"""Responses: repeated for retried calls, and errors in the format of each protocol.
 
-On a busy machine a connection now and then breaks after a call was carried out and before its reply was read.
-The SDK then sends the call again, under the same invocation id, and a second subnet, or a conflict with the
-first one, would come of it: it gets the first reply again. (AWS SDKs and Tools Reference Guide, "Retry
-behavior"; header ``amz-sdk-invocation-id``.)
+On a busy machine a connection may break after a call was executed and before its response was read. The SDK
+then retries the call with the same invocation id, which would create a second subnet, or conflict with the
+first one: instead it gets the first response again. (AWS SDKs and Tools Reference Guide, "Retry behavior";
+header ``amz-sdk-invocation-id``.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Wsgi: TypeAlias = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 _KEPT: Final = 512
 _LARGEST: Final = 256 * 1024
-"""Bytes of a body that is kept: calls that change anything have short answers."""
+"""Maximum bytes of a stored body: calls that change anything have short responses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class _Reply:
 
 
 class Replies:
-    """The last replies, by invocation id. Ask under the lock that calls are made under."""
+    """The last responses, by invocation id. Must be used under the lock of calls."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Reply] = OrderedDict()
 
     def once(self, application: Wsgi, environ: Environ, start_response: StartResponse) -> list[bytes]:
-        """Make a call, unless it was made before: then its reply."""
+        """Execute a call, or return the stored response if it was executed before."""
         key = str(environ.get("HTTP_AMZ_SDK_INVOCATION_ID", ""))
         if kept := self._kept.get(key):
             start_response(kept.status, kept.headers)

@@ -1,4 +1,4 @@
-"""Determines which API call a request is, before moto sees it."""
+"""Identifies the API call of a request, before moto handles it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Call:
     """One API call."""
 
     service: str
-    """As in its signature: ``ec2``, ``elasticfilesystem``; empty for an unsigned request."""
+    """The service in its signature: ``ec2``, ``elasticfilesystem``; empty for an unsigned request."""
     region: str
     action: str
     """``CreateVpc``; empty if unknown."""
     text: str
-    """Path, query and body, decoded as far as it is text: for faults that ask for a zone or a type."""
+    """Path, query and body, as far as they are text: for faults that depend on a zone or a type."""
 
     @property
     def reads(self) -> bool:
-        """It changes nothing."""
+        """Whether it changes nothing."""
         return self.action.startswith(_READS)
 
 
 def read_body(environ: Environ) -> bytes:
-    """The body, put back so that it can be read again."""
+    """The body, which is put back so that it can be read again."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
     body: bytes = environ["wsgi.input"].read(length) if length else b""
     if environ.get("wsgi.input_terminated") and not length:  # chunked
@@ -45,7 +45,7 @@ def read_body(environ: Environ) -> bytes:
 
 
 def identify(environ: Environ, body: bytes) -> Call:
-    """The call in a request, from its signature's scope and from where its protocol puts the action."""
+    """The call in a request, from its signature's scope and the protocol's location of the action."""
     scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
     service = scope["service"] if scope else ""
     text = body.decode("utf-8", "replace")
@@ -77,7 +77,7 @@ def _rest_action(environ: Environ, service: str) -> str:
         operation, _ = get_service_router(names.get(service, service)).match(Request(dict(environ)))
     except (NotFound, NotImplementedError, ValueError, KeyError):
         return ""
-    except Exception as problem:  # botocore's UnknownServiceError, and what a strange request may raise
+    except Exception as problem:  # botocore's UnknownServiceError, and errors of malformed requests
         if type(problem).__name__ == "UnknownServiceError":
             return ""
         raise

@@ -1,7 +1,7 @@
-"""The WSGI application: a control path of ours, the plugin, and then moto.
+"""The WSGI application: a control path, the plugin, and then moto.
 
-moto's backends are plain dictionaries that requests of several threads would change under each other's hands,
-so one call runs at a time; with Python's own lock, more would gain nothing.
+moto's backends are plain dictionaries that concurrent requests would corrupt, so one call runs at a time;
+with Python's GIL, concurrency would not be faster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ ACCOUNT: Final = "123456789012"
 """The account of every embedded AWS."""
 
 CONTROL: Final = "/_causeway"
-"""Paths below are ours. No AWS API has one like it: an S3 bucket's name can't begin with an underscore."""
+"""The prefix of our own paths. No AWS API has such paths: an S3 bucket's name cannot begin with an
+underscore."""
 
 _LOOPBACK: Final = {"127.0.0.1", "localhost"}
 
@@ -38,16 +39,16 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells this server from every other process that may get its port."""
+    """What distinguishes this server from any other process that may get its port."""
 
     nonce: str
     environment: str
     started: float
-    """Seconds since 1970: when this cloud was born, empty."""
+    """Start time in seconds since 1970. It had no resources then."""
 
 
 class Application:
-    """All of it, as one WSGI application."""
+    """The whole server as one WSGI application."""
 
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
@@ -57,14 +58,14 @@ class Application:
         self.stop: Callable[[], None] = lambda: None
 
     def warm(self) -> None:
-        """Load what every environment asks for first, and what takes longest: most of a second."""
+        """Load the services that every environment uses first and that take longest: most of a second."""
         with self._one:
             self._moto.app_instances["ec2"] = self._moto.create_app("ec2")
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         host = environ.get("HTTP_HOST", "").rpartition(":")[0]
         if host not in _LOOPBACK or "HTTP_ORIGIN" in environ:
-            # A page in the user's browser, perhaps by a name rebound to this address.
+            # A page in the user's browser, possibly using DNS rebinding.
             return answer(start_response, 403, {"error": "only programs on this machine are served"})
         body = read_body(environ)
         if environ["PATH_INFO"].startswith(f"{CONTROL}/"):
@@ -77,7 +78,7 @@ class Application:
                 plugin.active.before(call, environ["REQUEST_METHOD"], ACCOUNT)
                 return self._replies.once(self._moto, environ, start_response)
             except Exception as problem:
-                # What moto does not know it raises. As an error 500 clients would try it again for minutes.
+                # moto raises for unknown calls. Clients would retry an error 500 for minutes.
                 traceback.print_exc()
                 message = (
                     f"the embedded AWS can't do {call.service} {call.action} as it was asked: "
@@ -116,7 +117,7 @@ class Application:
 
 
 def _moto() -> Any:
-    """moto's own application, with our extensions; a service is imported and extended at its first call."""
+    """moto's application, with our extensions; a service is imported and extended at its first call."""
     os.environ.update(_SETTINGS)
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 

@@ -1,9 +1,9 @@
-"""Caches what moto repeats for each call, which is a third of the time of calls and of the start.
+"""Caches work that moto repeats in each call, which takes a third of the time of calls and of the start.
 
-Nothing here changes an answer. Of moto 5.2.5: `get_backend_for_host` lists moto's own folder, two hundred
-entries, twice a call; `call_action` sorts all members of a class to find one method; an object of S3 is read
-whole for each range of it, and 1 GiB is fetched in 128 of them. Of botocore: the models
-of services, of which EC2's has ten megabytes, are read by the slow one of Python's parsers.
+Nothing here changes a response. In moto 5.2.5, `get_backend_for_host` lists moto's folder of two hundred
+entries twice per call; `call_action` sorts all members of a class to find one method; an S3 object is read
+completely for each range of it, and 1 GiB is downloaded in 128 of them. botocore parses its service models,
+of which EC2's has ten megabytes, with the slower of Python's JSON decoders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from infra.localaws.patching import method
 
 
 class _Methods:
-    """The names of a class's methods, each looked up when it is asked for: extensions may yet add some."""
+    """The names of a class's methods, looked up on demand, as extensions may add some later."""
 
     def __init__(self, owner: type) -> None:
         self._owner = owner
@@ -29,7 +29,7 @@ class _Methods:
 
 
 def install() -> None:
-    """Once a process, before the first call."""
+    """Called once per process, before the first call."""
     import orjson
     from botocore.loaders import JSONFileLoader
     from moto import backends
@@ -52,13 +52,13 @@ def install() -> None:
         (backends, "list_of_moto_modules", modules),
         (responses, "method_names_from_class", _Methods),
     ):
-        getattr(owner, name)  # a later moto that has it elsewhere says so
+        getattr(owner, name)  # raises if a later moto moved it
         setattr(owner, name, ours)
     _keep_last_object()
 
 
 def _keep_last_object() -> None:
-    """The bytes of the object that was read last. What is rewritten is another object."""
+    """Cache the bytes of the last object that was read. A rewritten object is a new one."""
     from moto.s3 import models
 
     keys: Any = models.FakeKey

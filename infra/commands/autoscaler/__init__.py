@@ -1,1 +1,1 @@
-"""The autoscaler from an engineer's machine: why a pod waits, what a trace would cost, how it is."""
+"""Commands about the autoscaler: why a pod waits, the cost of a trace of jobs, its status."""

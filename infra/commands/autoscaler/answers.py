@@ -1,4 +1,4 @@
-"""Answers of the autoscaler on the terminal, and the environment that asking AWS takes."""
+"""Prints decisions of the autoscaler, and sets the environment for calls to AWS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def environment(more: Mapping[str, str]) -> Iterator[None]:
-    """Variables for as long as the block runs: boto3 reads its profile there."""
+    """Set environment variables while the block runs: boto3 reads its profile from them."""
     before = {name: os.environ.get(name) for name in more}
     os.environ.update(more)
     try:
@@ -31,7 +31,7 @@ def environment(more: Mapping[str, str]) -> Iterator[None]:
 
 
 def tell_all(decision: Decision) -> None:
-    """Everything that waits, equal pods together."""
+    """Print all waiting pods, with equal ones grouped."""
     if not decision.verdicts:
         say("No pod waits.")
         return

@@ -1,4 +1,4 @@
-"""The autoscaler's configuration as the spec has it now, whether it was applied or not."""
+"""The autoscaler's configuration according to the current spec, applied or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def scalable(project: Project) -> None:
-    """``UsageError`` for an environment without pools."""
+    """Raise ``UsageError`` if the environment has no pools."""
     from infra.render.kubernetes.nodes import has_pools
 
     if not has_pools(project.cluster):
@@ -20,7 +20,7 @@ def scalable(project: Project) -> None:
 
 
 def text(project: Project) -> str:
-    """``config.json``. ``UsageError`` for an environment without pools."""
+    """``config.json``. Raises ``UsageError`` if the environment has no pools."""
     from infra.render.kubernetes import autoscaler
 
     scalable(project)
@@ -28,7 +28,7 @@ def text(project: Project) -> str:
 
 
 def config(project: Project) -> Config:
-    """The same, read."""
+    """The parsed configuration."""
     from infra.autoscaler.config import parse
 
     return parse(text(project))

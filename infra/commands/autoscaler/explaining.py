@@ -1,6 +1,6 @@
-"""`invoke autoscaler.explain`: why a pod waits. The same observation and decision as the controller's, now.
+"""`invoke autoscaler.explain`: why a pod waits, by the controller's own observation and decision.
 
-Nothing is written: neither a size nor what the controller remembers.
+Nothing is written: neither group sizes nor the controller's state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def explain(project: Project, pod: str, *, file: str = "", json: bool) -> int:
-    """One pod, or all that wait where none is named; with a file, the work in it instead."""
+    """Explain one pod, or all waiting ones if none is named; with a file, the workload in it."""
     if file:
         from infra.commands.autoscaler import previewing
 
@@ -68,7 +68,7 @@ def _answer(project: Project, config: Config) -> tuple[Snapshot, Decision]:
 
 
 def tell(found: Explained) -> None:
-    """One pod: the answer in a line, then why each group does not take it, then what the loop would do."""
+    """Print one pod: a summary, then why each group does not fit it, then what the controller would do."""
     say(f"{found.pod}{f' (of {found.gang})' if found.gang else ''}")
     say(f"{found.outcome}: {found.text}")
     if found.obstacles:

@@ -1,8 +1,8 @@
 """`invoke autoscaler.explain --file job.yaml`: what the autoscaler would do for a workload in a file.
 
-The racks' machines are empty, groups are as AWS has them now, and nothing else waits. Where
-KUBEBUILDER_ASSETS names an API server, the work is sent through it first, with our admission policies in
-force. The embedded AWS has no cluster to ask: this is the way to try a spec's pools without an account.
+Machines at physical sites are empty, groups are as in AWS now, and nothing else waits. If KUBEBUILDER_ASSETS
+names an API server, the workload is first submitted to it, with our admission policies. The embedded AWS has
+no cluster: this is how to try a spec's pools without an account.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 Object: TypeAlias = dict[str, Any]
 
 NAMESPACE: Final = "default"
-"""Of work that names none, as kubectl has it."""
+"""The namespace of workloads that do not name one, as in kubectl."""
 
 _WAITED: Final = timedelta(minutes=5)
-"""For how long the work is taken to have waited: younger pods are left to their Job's watch."""
+"""The assumed waiting time of the workload: the controller leaves younger pods to their Job."""
 
 _PATHS: Final = {
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -42,7 +42,7 @@ _PATHS: Final = {
 
 
 def explain(project: Project, file: str, *, json: bool) -> int:
-    """What would be done for the work in a file."""
+    """Show what the autoscaler would do for the workload in a file."""
     work = read(Path(file))
     configuring.scalable(project)
     with previewing.server(project) as there:
@@ -52,7 +52,7 @@ def explain(project: Project, file: str, *, json: bool) -> int:
 
 
 def read(file: Path) -> list[Object]:
-    """The Pods and Jobs of a manifest. ``UsageError`` with every document that is neither."""
+    """The Pods and Jobs of a manifest. Raises ``UsageError`` with every document of another kind."""
     import yaml
 
     try:
@@ -74,7 +74,7 @@ def read(file: Path) -> list[Object]:
 
 
 def _unusable(document: object) -> str:
-    """Why a document is not work that can be previewed; empty for one that is."""
+    """Why a document cannot be previewed; empty if it can."""
     if not isinstance(document, dict) or document.get("kind") not in _PATHS:
         kind = document.get("kind", "without a kind") if isinstance(document, dict) else "not an object"
         return f"{kind}; only Pod and Job can be previewed"
@@ -88,7 +88,7 @@ def _unusable(document: object) -> str:
 
 
 def pods(work: Object) -> Iterator[Object]:
-    """The pods that a Job's controller would make of it; a Pod is itself."""
+    """The pods that a Job's controller would create; for a Pod, itself."""
     if work["kind"] == "Pod":
         yield work
         return
@@ -116,7 +116,7 @@ def pods(work: Object) -> Iterator[Object]:
 
 
 def machines(cluster: Cluster) -> list[Object]:
-    """The racks' machines that take work, as nodes with nothing on them."""
+    """The machines at physical sites that accept work, as empty nodes."""
     return [
         {
             "apiVersion": "v1",
@@ -173,7 +173,7 @@ def decided(project: Project, caches: Mapping[str, list[Object]]) -> Decision:
 
 
 def _show(decision: Decision, *, json: bool) -> None:
-    """The verdicts, then the sizes that the loop would set."""
+    """Print the verdicts, then the group sizes that the controller would set."""
     import msgspec
 
     from infra.autoscaler.decision import SetDesired
@@ -198,7 +198,7 @@ def _show(decision: Decision, *, json: bool) -> None:
 
 
 def _as_written(work: list[Object]) -> dict[str, list[Object]]:
-    """What would be listed of the work, by kind, without an API server."""
+    """The workload's objects as listed by kind, without an API server."""
     found: dict[str, list[Object]] = {"Job": [], "Pod": []}
     for number, document in enumerate(work):
         meta = {"namespace": NAMESPACE, **document["metadata"], "uid": f"work-{number}",
@@ -211,8 +211,8 @@ def _as_written(work: list[Object]) -> dict[str, list[Object]]:
 
 
 def _admitted(there: Reach, work: list[Object]) -> dict[str, list[Object]]:
-    """The same, as an API server with our objects and policies makes of it. ``DriveError`` with its words
-    for work that it refuses."""
+    """The objects as an API server with our objects and policies admits them. Raises ``DriveError`` with its
+    message if it refuses the workload."""
     previewing.offered(there)
     found: dict[str, list[Object]] = {"Job": [], "Pod": []}
     for document in work:
@@ -231,7 +231,7 @@ def _admitted(there: Reach, work: list[Object]) -> dict[str, list[Object]]:
 
 
 def _pending(pod: Object, *, uid: str) -> Object:
-    """A pod that has waited for a while and that the scheduler finds no node for."""
+    """A pod that has waited for a while and that the scheduler cannot schedule."""
     waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     meta = {**pod["metadata"], "uid": uid, "creationTimestamp": _stamp()}
     return {**pod, "metadata": meta, "status": {"phase": "Pending", "conditions": [waits]}}

@@ -1,4 +1,4 @@
-"""`invoke autoscaler.simulate`: what a trace of jobs would have waited and cost in this environment."""
+"""`invoke autoscaler.simulate`: waiting times and costs of a trace of jobs in this environment."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def simulate(project: Project, trace: str, *, plot: str, days: str, json: bool) -> int:
-    """A table, or figures; 1 if work was left undone.
+    """Print a table, or draw plots; 1 if jobs did not finish.
 
-    Without a trace, the one that ships with us in the lab that it tells of: its jobs ask for pools of there.
+    Without a trace, the bundled one is used in the lab that it was made for, as its jobs use that lab's
+    pools.
     """
     from infra.simulator import command
 
@@ -51,7 +52,7 @@ def simulate(project: Project, trace: str, *, plot: str, days: str, json: bool) 
 
 
 def rules(cluster: Cluster) -> Rules | None:
-    """Of Kueue as it is rendered with a running autoscaler; None where it is off, or nobody has a queue."""
+    """Kueue's rules as rendered with a running autoscaler; None if it is disabled, or there are no queues."""
     from msgspec.structs import replace
 
     from infra.render.kubernetes import queue_policies, queues
@@ -73,7 +74,7 @@ def rules(cluster: Cluster) -> Rules | None:
 
 
 def machines(cluster: Cluster) -> tuple[Machines, ...]:
-    """The spec's own machines that take work, equal ones together."""
+    """The spec's own machines that accept work, with equal ones grouped."""
     from infra.render.kubernetes.autoscaler import amounts
     from infra.simulator.conditions import Machines
 

@@ -1,4 +1,4 @@
-"""`invoke autoscaler.status`: whether it works, what it waits for, what it is doing."""
+"""`invoke autoscaler.status`: whether it runs, what it waits for, what it is doing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from infra.model import Cluster
 
 LATE: Final = 60.0
-"""Seconds since its last renewal after which the Lease tells of nobody at work."""
+"""Seconds since the Lease's last renewal after which no instance counts as active."""
 
 
 def status(project: Project, *, json: bool) -> int:
-    """Everything; 1 when it does not do its work."""
+    """Print the status; 1 if it does not work."""
     configuring.scalable(project)
     with cluster_access.reach(project) as there:
         found = gather(there.api, project.cluster, clock.now())
@@ -36,7 +36,7 @@ def status(project: Project, *, json: bool) -> int:
 
 
 def gather(api: Api, cluster: Cluster, now: datetime) -> dict[str, Any]:
-    """All that the cluster knows of it, plain values."""
+    """The autoscaler's status from the cluster, as JSON values."""
     from infra.autoscaler import memory
     from infra.autoscaler.kube.store import KEY
     from infra.render.kubernetes import autoscaler
@@ -105,7 +105,7 @@ def _remembered(memory: Memory, now: float) -> dict[str, Any]:
 
 
 def _problems(found: Mapping[str, Any], cluster: Cluster) -> list[str]:
-    """What keeps it from its work, the gravest first."""
+    """What prevents it from working, the most severe first."""
     settings = cluster.autoscaler
     if not settings.enabled:
         return ["disabled in the spec: autoscaler.enabled"]

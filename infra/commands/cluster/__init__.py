@@ -1,2 +1,1 @@
-"""The Kubernetes cluster: brought up, looked at, upgraded, its nodes, its users' credentials, its
-restoration."""
+"""Commands on the Kubernetes cluster: creation, status, upgrades, nodes, users' credentials, restoring."""

@@ -1,5 +1,5 @@
-"""Secrets of alert receivers: `invoke cluster.alert-secret` stores them, `invoke cluster.up` makes the Secret
-that Alertmanager mounts. In the store they have the names that the spec gives them."""
+"""Secrets of alert receivers: `invoke cluster.alert-secret` stores them, `invoke cluster.up` creates the
+Secret that Alertmanager mounts. In the store they have their names from the spec."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def put(api: Api, store: Store, alerts: Alerts) -> tuple[str, tuple[str, ...]]:
-    """Make the Secret as the store has it, or delete it where no receiver is left.
+    """Create the Secret from the store, or delete it if there are no receivers.
 
-    Returns what was done, and the receivers whose secrets the store does not have.
+    Returns the action, and the receivers whose secrets the store does not have.
     """
     from infra.drive.kubernetes import apply
     from infra.render.kubernetes.charts.monitoring import ALERT_RECEIVERS, NAMESPACE
@@ -33,7 +33,7 @@ def put(api: Api, store: Store, alerts: Alerts) -> tuple[str, tuple[str, ...]]:
 
 
 def keep(project: Project, receiver: str) -> int:
-    """Store what a person types, or what standard input has."""
+    """Store a secret from a prompt or from standard input."""
     names = project.cluster.kubernetes.alerts.secrets
     if receiver not in names:
         fix = f"one of {', '.join(names)}" if names else "write kubernetes.alerts first"
@@ -49,7 +49,8 @@ def keep(project: Project, receiver: str) -> int:
 
 
 def _check(receiver: str, value: str) -> None:
-    """``UsageError`` for what is certainly something else. It is not shown: it may be another secret."""
+    """Raise ``UsageError`` for a value that is certainly wrong. It is not shown, as it may be another
+    secret."""
     if not value:
         raise UsageError("no value given: type it, or pipe it in")
     if any(letter.isspace() for letter in value):

@@ -1,4 +1,4 @@
-"""`invoke kubeconfig`, and what `invoke vpn.revoke` does in the cluster."""
+"""`invoke kubeconfig`, and the cluster's part of `invoke vpn.revoke`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def kubeconfig(
     out: str,
     json: bool,
 ) -> int:
-    """Write a user's kubeconfig: by the spec's issuer where it has one, unless a certificate is asked for."""
+    """Write a user's kubeconfig: with the spec's OIDC issuer if it has one, unless a certificate is
+    requested."""
     oidc = project.cluster.access.oidc
     if oidc is not None and not by_exec and not certificate:
         return _single_sign_on(project, _user(project, login), oidc, out=out, json=json)
@@ -103,8 +104,8 @@ def _written(project: Project, user: User, document: dict[str, Any], out: str) -
 
 
 def credential(project: Project, login: str) -> int:
-    """Print an ExecCredential for kubectl. kubectl asks for one each time it runs, so the last one is used
-    until shortly before it expires."""
+    """Print an ExecCredential for kubectl. kubectl runs this for every command, so the last certificate is
+    used until shortly before it expires."""
     from infra.drive.kubernetes import kubeconfig as made
 
     user = _user(project, login)
@@ -128,7 +129,7 @@ def _user(project: Project, login: str) -> User:
 
 
 def _issued(project: Project, user: User, life: timedelta) -> Signed:
-    """A certificate that a master has had signed. The authority's key stays in the store."""
+    """A certificate signed through a master. The CA's key stays in the store."""
     from infra.drive.kubernetes import kubeconfig as made
 
     store = pki_store.store(project)
@@ -147,7 +148,7 @@ def _masters(project: Project, store: Store) -> list[Machine]:
 
 
 def _life(project: Project, login: str, hours: int) -> timedelta:
-    """At most as long as a VPN certificate of the user's would last."""
+    """The lifetime, at most that of a VPN certificate of the user."""
     most = 24 * pki_store.days_for(project, login)
     if not 0 < hours <= most:
         raise UsageError(f"--hours {hours}: from 1 to {most}, as long as a VPN profile would last")

@@ -1,4 +1,4 @@
-"""What a cluster is to consist of: the machines that become its nodes, and its rendered objects."""
+"""The desired state of a cluster: the machines that become its nodes, and its rendered objects."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def nodes_of(project: Project) -> list[Chosen]:
-    """The machines with a name of their own that are to be nodes."""
+    """The named machines that become nodes."""
     return [machine for machine in choose(project, "", ()) if machine.is_node]
 
 
 def rendered(project: Project) -> Path:
-    """Where the cluster's objects are."""
+    """The folder of the cluster's rendered objects."""
     return project.environment.build / "kubernetes"
 
 
 def permitted(store: Store, found: Part) -> Part:
-    """A part without those whose certificates were taken back and still hold."""
+    """The part without users whose revoked certificates have not expired."""
     from infra.drive.kubernetes import apply, secrets
 
     return apply.without(found, secrets.locked_out(store, clock.now()))

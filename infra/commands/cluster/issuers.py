@@ -1,4 +1,4 @@
-"""`invoke cluster.change-issuer`: masters get the spec's issuers of tokens; no token is lost.
+"""`invoke cluster.change-issuer`: masters get the spec's token issuers, without invalidating any token.
 
 A token names its issuer, and is valid where that issuer is accepted. So all API servers accept the new
 issuer, and AWS can read its keys, before any server signs with it; the old issuer stays until no pod has a
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 
 _READABLE_SECONDS: Final = 120
-"""An edge of CloudFront keeps an answer of "not found" for 10 s, and an older copy for a minute."""
+"""CloudFront caches "not found" for 10 s, and an older copy for a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From what masters have to what the spec says. Issuers are URLs; the first of a list signs."""
+    """A change from the masters' issuers to the spec's. Issuers are URLs; the first of a list signs."""
 
     masters: Sequence[Chosen]
     wanted: tuple[str, ...]
     configured: tuple[str, ...]
-    """As kubeadm has them for all masters."""
+    """The issuers in kubeadm's configuration, for all masters."""
     running: Sequence[tuple[str, ...]]
-    """As each master's API server has them."""
+    """The issuers of each master's running API server."""
     forgets_from: datetime | None
-    """When the last token of another issuer ends; None where that is to be counted from this run on."""
+    """When the last token of another issuer expires; None if that is counted from this run on."""
 
     @property
     def accepts(self) -> bool:
-        """Whether an API server has to learn of an issuer."""
+        """Whether an API server must accept a new issuer."""
         return any(not {*self.wanted} <= {*each} for each in self.running)
 
     @property
@@ -64,7 +64,7 @@ class Change:
 
 
 def change(project: Project, *, yes: bool, json: bool) -> int:
-    """Accept the spec's issuers, sign as the first, and forget others once their tokens have ended."""
+    """Accept the spec's issuers, sign as the first, and remove others once their tokens have expired."""
     from infra.drive.kubernetes import access, lease
 
     identity = known(project)
@@ -98,7 +98,7 @@ def change(project: Project, *, yes: bool, json: bool) -> int:
 
 
 def known(project: Project) -> WebIdentity:
-    """What the spec says of issuers. ``UsageError`` while the URL of one is not yet known from AWS."""
+    """The issuers in the spec. Raises ``UsageError`` while AWS has not assigned the URL of one."""
     identity = project.cluster.web_identity
     environment = project.environment
     if identity is None:
@@ -117,7 +117,7 @@ def known(project: Project) -> WebIdentity:
 
 
 def _change(there: Reach) -> Change:
-    """``DriveError`` for a master without an API server: all take part."""
+    """The current change. Raises ``DriveError`` if a master has no API server, as all take part."""
     from infra.drive.kubernetes import api_server_issuers, key_rotation
     from infra.render.kubernetes import kubeadm
 
@@ -139,7 +139,7 @@ def _change(there: Reach) -> Change:
 
 
 def _told(found: Change) -> None:
-    """What is about to happen. ``UsageError`` where all that is left is to wait."""
+    """Print the planned steps. Raises ``UsageError`` if the only one left is to wait."""
     passes = found.accepts + found.switches
     if passes:
         note(f"Each API server is restarted {'twice' if passes == 2 else 'once'}, one master at a time.")
@@ -174,7 +174,8 @@ def _run(there: Reach, steps: Steps, identity: WebIdentity, found: Change) -> No
 
 
 def _readable(there: Reach, identity: WebIdentity) -> str:
-    """``DriveError`` for an issuer whose tokens AWS would refuse: no API server signs as it yet."""
+    """Check that AWS accepts the issuers' tokens; otherwise raise ``DriveError`` before any API server signs
+    as one."""
     faults: Mapping[str, str] = {}
 
     def all_are() -> bool:
@@ -194,7 +195,7 @@ def _readable(there: Reach, identity: WebIdentity) -> str:
 def _everywhere(
     there: Reach, steps: Steps, masters: Sequence[Chosen], issuers: tuple[str, ...], what: str
 ) -> None:
-    """kubeadm has these issuers, for masters to come, then one master after another."""
+    """Set the issuers in kubeadm's configuration, for future masters, then on each master in turn."""
     from infra.drive.kubernetes import api_server_issuers
     from infra.render.kubernetes import kubeadm
 

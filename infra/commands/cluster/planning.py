@@ -1,4 +1,4 @@
-"""`invoke cluster.up --plan`: what a run would do. Nothing is made, in the store neither."""
+"""`invoke cluster.up --plan`: what a run would do. Changes nothing, including the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def tell(project: Project, store: Store, *, json: bool) -> int:
-    """Say what each step would do."""
+    """Print what each step would do."""
     from infra.drive.kubernetes import access, secrets
 
     authority = secrets.authority(store)
@@ -38,7 +38,7 @@ def tell(project: Project, store: Store, *, json: bool) -> int:
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, json: bool) -> None:
-    """The steps, for a person or as JSON."""
+    """Print the steps, as text or JSON."""
     if json:
         say_json(rows)
         return
@@ -55,7 +55,7 @@ def _row(step: str, would: str, objects: tuple[str, ...] = ()) -> dict[str, Any]
 
 
 def begun(project: Project) -> list[dict[str, Any]]:
-    """The steps where no API answers: all is begun."""
+    """The steps if no API answers: all of them."""
     from infra.commands.cluster.desired_state import nodes_of
     from infra.drive.kubernetes import apply, helm
 
@@ -85,7 +85,7 @@ def _published(project: Project) -> list[dict[str, Any]]:
 
 
 def _compared(there: Reach, store: Store) -> list[dict[str, Any]]:
-    """A cluster that answers is compared with what is rendered."""
+    """Compare a running cluster with the rendered objects."""
     from infra.commands.cluster.desired_state import nodes_of
     from infra.drive.kubernetes import apply, helm, joining
 

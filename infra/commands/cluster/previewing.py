@@ -1,6 +1,6 @@
-"""The cluster of an environment on the embedded AWS, which has no machines: what it would be.
+"""Previews the cluster of an environment on the embedded AWS, which has no machines.
 
-Where KUBEBUILDER_ASSETS names a real API server, the rendered objects are sent to it.
+If KUBEBUILDER_ASSETS names a real API server, the rendered objects are submitted to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def server(project: Project) -> Iterator[Reach | None]:
-    """A way to an empty API server for as long as the block runs; None, with a note why, without one."""
+    """An empty API server while the block runs; None, with a note why, if there is none."""
     from infra.drive.kubernetes import preview
     from infra.render.kubernetes.kubeadm import ADMISSION
 
@@ -40,7 +40,7 @@ def server(project: Project) -> Iterator[Reach | None]:
 
 
 def offered(there: Reach) -> dict[str, Offered]:
-    """Part → what the server says to it, all of them in their order. Empty, with a note, without kubectl."""
+    """Part → the server's response, in order. Empty, with a note, without kubectl."""
     from infra.commands.cluster.desired_state import rendered
     from infra.drive.kubernetes import apply, helm, preview
 
@@ -52,13 +52,13 @@ def offered(there: Reach) -> dict[str, Offered]:
         return {}
     answers = {part.name: preview.offer(kubectl, part) for part in apply.parts(folder)}
     for namespace in {release.namespace for release in helm.read(folder / "charts")}:
-        if there.api.find(f"/api/v1/namespaces/{namespace}") is None:  # Helm would make it
+        if there.api.find(f"/api/v1/namespaces/{namespace}") is None:  # Helm would create it
             there.api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     return answers | {part.name: preview.offer(kubectl, part) for part in apply.parts(folder / "after")}
 
 
 def plan(project: Project, *, json: bool) -> int:
-    """`cluster.up --plan`: the steps, and the API server's answers; 1 if it refuses an object."""
+    """`cluster.up --plan`: the steps, and the API server's responses; 1 if it refuses an object."""
     from infra.commands.cluster.planning import begun, show
 
     rows = begun(project)
@@ -86,7 +86,7 @@ def _answered(answer: Offered, version: str) -> str:
 
 
 def status(project: Project, *, json: bool) -> int:
-    """`cluster.status`: what the cluster would be."""
+    """`cluster.status`: the planned cluster."""
     cluster = project.cluster
     found = would_be(cluster)
     if json:

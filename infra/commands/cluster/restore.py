@@ -1,4 +1,4 @@
-"""`invoke cluster.restore`: etcd as it was when a copy was taken."""
+"""`invoke cluster.restore`: restores etcd from a snapshot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def restore(
     lost: Sequence[str],
     json: bool,
 ) -> int:
-    """Put a copy back on all masters."""
+    """Restore a snapshot on all masters."""
     from infra.drive.kubernetes import restore as restoring
     from infra.drive.machines.survey import everywhere
     from infra.drive.ssh import opened
@@ -70,8 +70,8 @@ def restore(
     steps = Steps(again + "".join(f" --lost {each}" for each in lost))
     names = [each.name for each in masters]
     with steps:
-        # All stop before one starts again: a master that still runs would keep the old data. All at once: an
-        # API server may take half a minute to end.
+        # All stop before one starts again, as a running master would keep the old data. In parallel, as an
+        # API server may take half a minute to stop.
         steps.step(f"stop {who}", lambda: _stop(masters))
         for master in masters:
             steps.step(f"restore {master.name}", partial(_restore, master, copy.name, names))

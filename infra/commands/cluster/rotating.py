@@ -1,7 +1,7 @@
 """`invoke cluster.rotate-encryption`: encrypt secrets at rest with a new key, and discard the old one.
 
-As Kubernetes, "Rotate a decryption key" has it: all API servers read with the new key before one writes with
-it, and the old one goes when nothing is written with it any more. The keys in the store show the progress of
+As in Kubernetes, "Rotate a decryption key": all API servers can read with the new key before one writes with
+it, and the old one is removed once nothing is encrypted with it. The keys in the store show the progress of
 a run.
 """
 
@@ -28,7 +28,7 @@ API_SECONDS: Final = 300
 
 
 def rotate(project: Project, *, yes: bool, json: bool) -> int:
-    """Rotate the key of encryption at rest, or go on with a rotation that was cut off."""
+    """Rotate the encryption key, or continue an interrupted rotation."""
     from infra.drive.kubernetes import access, lease, secrets
 
     environment = project.environment
@@ -51,14 +51,14 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
 
 
 def all_masters(there: Reach) -> list[Chosen]:
-    """``DriveError`` while the API does not answer."""
+    """All masters. Raises ``DriveError`` if the API does not answer."""
     if not there.api.ready():
         raise DriveError("the API does not answer, and every master is needed; see invoke cluster.status")
     return [each for each in choose(there.project, "", ()) if each.is_master]
 
 
 def agreed(project: Project, *, yes: bool, what: str = "Rotate the key of") -> None:
-    """``UsageError`` unless the person types the environment's name, or said yes before."""
+    """Raise ``UsageError`` unless the user types the environment's name, or ``yes`` is set."""
     name = project.environment.name
     if not yes and ask(f"{what} {name}? Type its name:") != name:
         raise UsageError("nothing was done: not confirmed (--yes confirms without a terminal)")
@@ -87,7 +87,7 @@ def _run(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen]) ->
     _everywhere(there, steps, store, masters, "writes with the new key")
     steps.step("rewrite every secret", lambda: _rewritten(there))
     _everywhere(there, steps, store, masters, "forgets the old key", last=True)
-    # Last: until then, a run that was cut off is taken up.
+    # Last, so that an interrupted run is continued until then.
     steps.step("the old key", forget)
 
 
@@ -98,7 +98,7 @@ def _everywhere(
 
 
 def one_by_one(steps: Steps, masters: Sequence[Chosen], what: str, work: Callable[[Chosen], str]) -> None:
-    """A step for each master."""
+    """Run a step for each master in turn."""
     for master in masters:
         steps.step(f"{master.name} {what}", partial(work, master))
 
@@ -115,7 +115,7 @@ def _master(there: Reach, store: Store, master: Chosen, *, last: bool) -> str:
 
 
 def taken(there: Reach, master: Chosen, keys: Keys, script: str) -> str:
-    """A master is brought keys, and its API server is started again by ``script``."""
+    """Copy the keys to a master, and restart its API server with ``script``."""
     from infra.drive.kubernetes import joining
     from infra.drive.machines.converge import write_secrets
     from infra.drive.ssh import opened

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def rotate(project: Project, *, yes: bool, json: bool) -> int:
-    """Rotate the key that signs tokens, go on with a rotation that was cut off, or forget the old key."""
+    """Rotate the key that signs tokens, continue an interrupted rotation, or remove the old key."""
     from infra.drive.kubernetes import access, lease, secrets
 
     environment = project.environment
@@ -63,14 +63,14 @@ def rotate(project: Project, *, yes: bool, json: bool) -> int:
 
 
 def publish(there: Reach, identity: WebIdentity) -> str:
-    """The keys that AWS verifies tokens with; says what was done."""
+    """Publish the keys with which AWS verifies tokens; returns what was done."""
     from infra.drive.kubernetes import issuer
 
     return issuer.publish(there.api, _s3(there, identity), identity, there.project.outputs)
 
 
 def unreadable(there: Reach, identity: WebIdentity) -> Mapping[str, str]:
-    """Issuers that AWS can't verify tokens of, by URL, and why."""
+    """Issuers whose tokens AWS cannot verify, by URL, and why."""
     from infra.drive.kubernetes import issuer
 
     return issuer.unreadable(there.api, _s3(there, identity), identity, there.project.outputs)
@@ -115,12 +115,12 @@ def _forget(there: Reach, steps: Steps, store: Store, masters: Sequence[Chosen])
     rotating.one_by_one(steps, masters, "forgets the old key", take)
     if (identity := there.project.cluster.web_identity) is not None:
         steps.step("the keys are published", partial(publish, there, identity))
-    # Last: until then, a run that was cut off is taken up.
+    # Last, so that an interrupted run is continued until then.
     steps.step("the old key", forget)
 
 
 def _forgets_from(store: Store) -> datetime | None:
-    """From when on no pod holds a token of the old key; None without one, or while it still signs."""
+    """When no pod has a token of the old key any more; None without an old key, or while it still signs."""
     from infra.drive.kubernetes import key_rotation, secrets
 
     since = secrets.token_key_since(store)
@@ -128,7 +128,7 @@ def _forgets_from(store: Store) -> datetime | None:
 
 
 def _may_forget(there: Reach, store: Store, at: datetime) -> None:
-    """``UsageError`` while a token of the old key may be in use."""
+    """Raise ``UsageError`` while a token of the old key may be in use."""
     from infra.drive.kubernetes import key_rotation, secrets
 
     if clock.now() < at:

@@ -1,4 +1,4 @@
-"""`invoke cluster.status`: the whole cluster on a page."""
+"""`invoke cluster.status`: the status of the whole cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from infra.drive import clock
 from infra.errors import CausewayError
 
 SOON: Final = 30
-"""Days before its end from which a certificate is reported."""
+"""Days before its expiry from which a certificate is reported."""
 
 
 def status(project: Project, *, json: bool) -> int:
-    """Everything; 1 when something is not as it should be."""
+    """Print the status; 1 if there are problems."""
     if cluster_access.previewed(project):
         from infra.commands.cluster import previewing
 
@@ -36,7 +36,7 @@ def status(project: Project, *, json: bool) -> int:
 
 
 def summary(there: Reach) -> dict[str, Any]:
-    """A few lines for the end of another command: ``lines``, beside the rest."""
+    """The status with a short text, ``lines``, for the end of other commands."""
     found = gather(there)
     masters = [each for each in found["masters"] if each["state"] == "ready"]
     workers = sum(each["ready"] for each in found["nodes"] if each["pool"] != "masters")
@@ -49,7 +49,7 @@ def summary(there: Reach) -> dict[str, Any]:
 
 
 def gather(there: Reach) -> dict[str, Any]:
-    """All that is known of the cluster, plain values."""
+    """The status of the cluster, as JSON values."""
     from infra.drive.kubernetes import status
 
     api = there.api
@@ -134,7 +134,7 @@ def _certificates(there: Reach) -> list[dict[str, Any]]:
 
 
 def _problems(found: Mapping[str, Any], snapshot_seconds: int) -> list[str]:
-    """What is not as it should be, the gravest first."""
+    """Problems, the most severe first."""
     from infra.drive.kubernetes.kubectl import at_least, minor
 
     lines = [f"{each['name']} is {each['state']}" for each in found["masters"] if each["state"] != "ready"]
@@ -182,16 +182,17 @@ def _problems(found: Mapping[str, Any], snapshot_seconds: int) -> list[str]:
 
 
 def behind(kubelet: str, masters: str) -> bool:
-    """Whether a kubelet is of an older minor."""
+    """Whether a kubelet has an older minor version than the masters."""
     from infra.drive.kubernetes.kubectl import minor
 
     return bool(kubelet) and minor(kubelet) < minor(masters)
 
 
 def stayed_behind(row: Mapping[str, Any], masters: str) -> str:
-    """That nodes are of an older minor, and how they follow.
+    """A message that nodes have an older minor version, and how they are upgraded.
 
-    ``row``: one of `infra.drive.kubernetes.status.by_place`. Its pool is ``-`` for machines that are in none.
+    ``row``: one of `infra.drive.kubernetes.status.by_place`. Its pool is ``-`` for machines outside of any
+    pool.
     """
     pool = row["pool"]
     follow = (

@@ -1,4 +1,4 @@
-"""Work in steps that a person sees: each named before it is done, and what it did after."""
+"""Runs work in visible steps: the title of each is printed before, its result after."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from infra.drive.progress import elapsed
 from infra.errors import CausewayError
 
 Work: TypeAlias = Callable[[], str]
-"""Does a step, and says in a few words what it did."""
+"""Executes a step, and returns a short description of what it did."""
 
 
 @dataclass
 class Steps:
-    """A run, entered for as long as it lasts. ``again`` is the command that takes it up where it stopped."""
+    """A run of steps, as a context manager. ``again`` is the command that continues an interrupted run."""
 
     again: str
     done: list[dict[str, Any]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """What went wrong and stopped nothing else."""
+    """Failures that did not stop the run."""
     destroyed: set[str] = field(default_factory=set)
-    """What was taken away, as ``--destroy`` names it."""
+    """Deleted objects, as named by ``--destroy``."""
     begun: str = ""
-    """The step that was begun last."""
+    """The step that was started last."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Say where a Ctrl-C stopped it: one comes between two steps as well."""
+        """Report where a Ctrl-C stopped the run, also if it came between two steps."""
         if kind is None or not issubclass(kind, KeyboardInterrupt) or not self.begun:
             return
         ended = bool(self.done) and self.done[-1]["step"] == self.begun
@@ -42,8 +42,8 @@ class Steps:
         note(f"    stopped {where}. What is done stays; continue with: {self.again}")
 
     def step(self, title: str, work: Work) -> None:
-        """Do one. Whatever it raises is passed on, with where it stopped said. What it says itself goes to
-        standard error: the other one is for the result of the whole run."""
+        """Run a step. Exceptions are passed on, after reporting where the run stopped. Output of the step
+        goes to standard error, as standard output is for the result of the run."""
         number = len(self.done) + 1
         self.begun = title
         note(f"[{number}] {title}")
@@ -63,7 +63,7 @@ class Steps:
         self.done.append({"step": title, "did": said, "seconds": round(seconds, 1)})
 
     def missed(self, what: str) -> None:
-        """Something failed that need not stop the rest."""
+        """Record a failure that does not stop the run."""
         self.failures.append(what)
         note(f"    {what}")
 
@@ -76,7 +76,7 @@ def wait_for(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Ask until it is so, or the time is up: False then."""
+    """Poll until ``what`` returns True. False after the timeout."""
     deadline = clock() + seconds
     while not what():
         if clock() >= deadline:

@@ -1,5 +1,5 @@
-"""What MLflow needs that no rendered file has: its database's password, and who signs its certificate; and
-copies of that database."""
+"""MLflow's data that is not in rendered files: its database's password and CA certificates; and backups of
+that database."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ _SNAPSHOT_SECONDS: Final = 3600.0
 _START_SECONDS: Final = 600
 
 PART: Final = "tracking"
-"""The part whose servers wait for it; its namespace comes with an earlier one."""
+"""The part with the servers that depend on it; its namespace is in an earlier part."""
 
 
 def bring_access(
     api: Api, store: Store, managed: ManagedDatabase | None, fetch: Callable[[str], str] | None = None
 ) -> str:
-    """The Secret has the password that the store has, which is made where it has none, and for a database at
-    RDS the authorities of its region: what was done. Authorities that can't be fetched stay as they are."""
+    """Create the Secret with the password from the store, which is generated if missing, and, for an RDS
+    database, its region's CA certificates. Returns what was done. CA certificates that cannot be fetched
+    are left unchanged."""
     from infra.drive import rds
     from infra.drive.kubernetes import apply
     from infra.drive.secrets import database_password
@@ -59,7 +60,8 @@ def bring_access(
 
 
 def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
-    """Of a database in a pod, into a file; of one at RDS, a snapshot. ``listed``: show those of RDS."""
+    """Back up a database in a pod to a file; for one at RDS, create a snapshot. ``listed``: list the
+    snapshots."""
     from infra.drive import clock, rds
 
     managed = _tracking(project).managed
@@ -91,7 +93,7 @@ def backup(project: Project, file: str, *, listed: bool, json: bool) -> int:
 
 
 def restore(project: Project, file: str, *, yes: bool, json: bool) -> int:
-    """Put a file's copy in the place of a pod's database, and restart MLflow's servers."""
+    """Restore a pod's database from a file, and restart MLflow's servers."""
     managed = _tracking(project).managed
     if managed is not None:
         raise UsageError(
@@ -107,7 +109,7 @@ def restore(project: Project, file: str, *, yes: bool, json: bool) -> int:
     steps = Steps(_restore_with(project, file))
     with steps, cluster_access.reach(project) as there:
         steps.step(f"restore {path.name}", lambda: _restored(there, path))
-        # Their first container brings the database to their version.
+        # Their init container migrates the database to their version.
         steps.step("restart MLflow", lambda: _restarted(there))
     if json:
         say_json({"file": file, "steps": steps.done})
@@ -124,7 +126,7 @@ def _tracking(project: Project) -> Tracking:
 
 
 def _inside(there: cluster_access.Reach) -> Postgres:
-    """PostgreSQL's programs in the database's pod: its socket wants no password."""
+    """PostgreSQL's programs in the database's pod, whose socket needs no password."""
     from infra.drive.database_backup import Postgres
     from infra.render.kubernetes.tracking_service import DATABASE, NAMESPACE
 

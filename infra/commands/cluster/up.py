@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from infra.model import Cluster
 
 API_SECONDS: Final = 300
-"""How long a master's API server has until it answers."""
+"""Seconds to wait until a master's API server answers."""
 
 SITES: Final = {"site-gateway", "access-gateway"}
-"""Roles whose machines have other keys than the cluster's to be brought."""
+"""Roles of machines that also get keys other than the cluster's."""
 
 
 def up(project: Project, *, plan: bool, destroy: Sequence[str], at_once: int, json: bool) -> int:
-    """Bring the cluster up; 1 when something failed that stopped nothing else."""
+    """Bring the cluster up; 1 if something failed that did not stop the run."""
     from infra.commands.rendering import write
     from infra.drive.kubernetes import access, lease, secrets
 
@@ -89,7 +89,7 @@ def up(project: Project, *, plan: bool, destroy: Sequence[str], at_once: int, js
 
 
 def _preflight(project: Project, masters: Sequence[Chosen]) -> str:
-    """``UsageError`` or ``DriveError`` for what would stop us half-way."""
+    """Raise ``UsageError`` or ``DriveError`` for anything that would stop the run halfway."""
     from infra.drive.kubernetes import helm, kubectl
     from infra.drive.machines.survey import everywhere
 
@@ -128,15 +128,15 @@ def _preflight(project: Project, masters: Sequence[Chosen]) -> str:
 
 
 def tokenless(cluster: Cluster) -> list[str]:
-    """The pools whose instances can't come by a token: they ask SSM for it, where masters keep it fresh
-    only when that is the store of secrets."""
+    """The pools whose instances cannot join: they read the token from SSM, where masters renew it only if
+    that is the secrets store."""
     if cluster.secrets.store != "local":
         return []
     return [pool.name for pool in cluster.pools if pool.groups]
 
 
 def unscaled(cluster: Cluster) -> list[str]:
-    """The pools that nothing makes grow, although the spec wants it."""
+    """The pools that nothing scales, although the spec wants it."""
     settings = cluster.autoscaler
     return [pool.name for pool in cluster.pools] if settings.enabled and settings.image is None else []
 
@@ -145,7 +145,7 @@ def unscaled(cluster: Cluster) -> list[str]:
 
 
 def _masters(there: Reach, steps: Steps, masters: Sequence[Chosen]) -> None:
-    """One at a time: the first begins the cluster, or is kept in line; the others join."""
+    """The masters, one at a time: the first initialises or updates the cluster, the others join."""
     for position, master in enumerate(masters):
         begun = there.api.ready()
         if position and not begun:
@@ -191,8 +191,8 @@ def _is_node(there: Reach, machine: Chosen) -> bool:
 
 
 def _workers(there: Reach, steps: Steps, workers: Sequence[Chosen], at_once: int) -> None:
-    """Those that bring nothing but a node first: a gateway whose own keys are missing must not hold them
-    up."""
+    """The workers; those without other keys first, as a gateway whose own keys are missing must not delay
+    them."""
     plain = [each for each in workers if not SITES & set(each.roles)]
     gateways = [each for each in workers if SITES & set(each.roles)]
     for what, group in (("workers", plain), ("gateways", gateways)):
@@ -235,7 +235,7 @@ def _parts(there: Reach, steps: Steps, store: Store, destroy: Collection[str]) -
 
 
 def _alert_secrets(there: Reach, steps: Steps, store: Store) -> None:
-    """Tokens and addresses of Alertmanager's receivers, which it mounts where they exist."""
+    """The secrets of Alertmanager's receivers."""
     from infra.commands.cluster import alert_secrets
 
     kubernetes, options = there.project.cluster.kubernetes, there.project.environment.options
@@ -255,7 +255,7 @@ def _alert_secrets(there: Reach, steps: Steps, store: Store) -> None:
 
 
 def _issuer(there: Reach, steps: Steps) -> None:
-    """The keys that AWS verifies tokens of service accounts with."""
+    """Publish the keys with which AWS verifies service account tokens."""
     identity = there.project.cluster.web_identity
     if identity is None:
         return
@@ -299,7 +299,7 @@ def _progress(line: str) -> None:
 
 
 def _without(missing: Sequence[str]) -> None:
-    """Pods on dead nodes do not stop the run: the status at its end lists these nodes."""
+    """Note pods on dead nodes, which do not stop the run: the status at its end lists these nodes."""
     for each in missing:
         note(f"    ! continues without {each}")
 
@@ -316,7 +316,7 @@ def _said(steps: Steps, done: Applied) -> str:
 
 
 def placed(there: Reach) -> bool:
-    """Whether a node takes ordinary pods."""
+    """Whether a node accepts ordinary pods."""
     from infra.drive.kubernetes import status
 
     return any(

@@ -1,1 +1,1 @@
-"""The private network: profiles, certificates, tunnels, and what is brought to gateways."""
+"""Commands on the VPN: profiles, certificates, tunnels, and pushing files to gateways."""

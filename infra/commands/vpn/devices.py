@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def register(kept: Store) -> Register:
-    """Who has which device."""
+    """The register of devices."""
     from infra.drive.vpn.wireguard import Register
 
     return Register(kept, clock.now)
 
 
 def meant(project: Project, kind: str, server: str, public_key: str, *, qr: bool, csr: str = "") -> str:
-    """The kind of profile that somebody asks for. ``UsageError`` for one that there is not."""
+    """The kind of the requested profile. Raises ``UsageError`` for an unknown one."""
     vpn = project.cluster.access.vpn
     if kind not in {"", "openvpn", "wireguard"}:
         raise UsageError(f"--kind: {kind!r} is neither openvpn nor wireguard")
@@ -62,9 +62,10 @@ def profile(
     push: bool,
     json: bool,
 ) -> int:
-    """Enter a device, write a ``.conf`` for each server, and have them know it; 1 when one was not reached.
+    """Register a device, write a ``.conf`` for each server, and push the device to the servers; 1 if one was
+    not reached.
 
-    ``site`` and ``out`` are for one alone, without ``site`` the first.
+    ``site`` and ``out`` are for a single profile; without ``site``, of the first server.
     """
     from infra.drive.secret_files import write_file
     from infra.drive.vpn import wireguard as keys
@@ -133,7 +134,7 @@ def profile(
 
 
 def _tunnels(places: Sequence[VpnServer]) -> dict[str, VpnServer]:
-    """Servers by the names of tunnels to them, which are the files': 15 characters at most (wg-quick(8))."""
+    """Tunnel name → server. The tunnel's name is that of the file: at most 15 characters (wg-quick(8))."""
     found: dict[str, VpnServer] = {}
     for number, server in enumerate(places, 1):
         name = server.site[:15].rstrip("-")
@@ -142,19 +143,19 @@ def _tunnels(places: Sequence[VpnServer]) -> dict[str, VpnServer]:
 
 
 def code(text: str) -> str:
-    """A QR code of a profile, for a terminal, which an app's camera reads."""
+    """A QR code of a profile for the terminal, which an app can scan."""
     import io
 
     import segno
 
     stream = io.StringIO()
-    # As little correction as there is: a screen has no scratches, and the code is smaller.
+    # The lowest error correction: a screen has no scratches, and the code is smaller.
     segno.make_qr(text, error="l", boost_error=False).terminal(stream, compact=True)
     return stream.getvalue()
 
 
 def rows(devices: tuple[Device, ...], entitled: frozenset[str], moment: datetime) -> list[dict[str, str]]:
-    """Devices as ``vpn.list`` shows them, beside certificates."""
+    """Devices in the format of ``vpn.list``, beside certificates."""
     found = []
     for each in devices:
         if each.revoked is not None:
@@ -178,7 +179,7 @@ def rows(devices: tuple[Device, ...], entitled: frozenset[str], moment: datetime
 
 
 def servers(project: Project, opened: tuple[VpnServer, ...]) -> tuple[VpnServer, ...]:
-    """Those that can be asked who is connected. ``opened``: the ones that let OpenVPN's laptops in."""
+    """The servers that can report who is connected. ``opened``: those that accept OpenVPN clients."""
     cluster = project.cluster
     if session.is_embedded(project.environment, cluster):
         return ()
@@ -186,7 +187,7 @@ def servers(project: Project, opened: tuple[VpnServer, ...]) -> tuple[VpnServer,
 
 
 def connected(server: VpnServer) -> list[dict[str, Any]] | str:
-    """Devices with a session of OpenVPN or a handshake of WireGuard, or why the server can't be asked."""
+    """Clients with an OpenVPN session or a WireGuard handshake, or why the server cannot be queried."""
     from infra.drive.ssh import Machine
 
     try:
@@ -215,7 +216,7 @@ def connected(server: VpnServer) -> list[dict[str, Any]] | str:
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """``connected`` of all servers, for a person."""
+    """``connected`` of all servers, as text."""
     names = ("site", "device", "listener", "from", "since, or last handshake", "received", "sent")
     return columns(
         names,
@@ -235,7 +236,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def _tell(project: Project, known: Register) -> dict[str, str]:
-    """Bring the list of devices, and nothing else, to the servers; site → why it does not have it."""
+    """Push only the list of devices to the servers; returns site → error."""
     from infra.drive.ssh import Machine
     from infra.drive.vpn.wireguard import tell
 

@@ -25,7 +25,7 @@ STRONGSWAN, OPENVPN = "strongswan", "openvpn"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A tree, and the machine that it is for."""
+    """A tree of files, and its machine."""
 
     target: str
     """``strongswan`` or ``openvpn``."""
@@ -35,22 +35,22 @@ class Place:
 
     @property
     def folder(self) -> str:
-        """Below the build folder."""
+        """The folder below the build folder."""
         return f"{self.target}/{self.site}"
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """How bringing a tree to its machine went."""
+    """The result of pushing a tree to its machine."""
 
     changed: tuple[str, ...] = ()
-    """Paths of files, as the machine tells."""
+    """Paths of changed files, as the machine reports."""
     error: str = ""
-    """Why the machine does not have it; empty when all is well."""
+    """Why the push failed; empty if it succeeded."""
 
 
 def places(project: Project, sites: Iterable[str] = ()) -> tuple[Place, ...]:
-    """All machines of the private network, or those of some sites. ``UsageError`` for a site without any."""
+    """All gateways and VPN servers, or those of some sites. Raises ``UsageError`` for a site without any."""
     from infra.drive.ssh import Machine
     from infra.drive.vpn import gateways
 
@@ -69,9 +69,9 @@ def places(project: Project, sites: Iterable[str] = ()) -> tuple[Place, ...]:
 
 
 def prepare(project: Project, kept: Store) -> frozenset[str]:
-    """Bring the trees in the build folder up to date, secrets included; the sites whose tree changed.
+    """Update the trees in the build folder, including secrets; returns the sites whose tree changed.
 
-    Laptops' servers get OpenVPN's once there is a PKI.
+    VPN servers get OpenVPN's files once there is a PKI.
     """
     from infra.drive import workspace
 
@@ -127,7 +127,7 @@ def _certificates(project: Project, kept: Store) -> list[str]:
 
 
 def push(project: Project, sites: Iterable[str], *, json: bool) -> int:
-    """Bring the trees to their machines; 1 when one was not reached."""
+    """Push the trees to their machines; 1 if one was not reached."""
     found = places(project, sites)
     if not found:
         raise UsageError(f"{project.environment.spec_file} has no gateway and no VPN server")
@@ -148,7 +148,7 @@ def push(project: Project, sites: Iterable[str], *, json: bool) -> int:
 
 
 def require_whole(project: Project, sites: Iterable[str]) -> None:
-    """``UsageError`` for a gateway's tree that lacks tunnels: the gateway would end those that it has."""
+    """Raise ``UsageError`` if a gateway's tree lacks tunnels, which the gateway would then terminate."""
     sites = set(sites)
     gateways = [gateway for gateway in project.cluster.gateways if gateway.site in sites]
     lost = [name for gateway in gateways for name in project.outputs.without_remote(gateway.tunnels)]
@@ -171,9 +171,9 @@ def bring(
     wanted: Iterable[Place],
     then: Callable[[Place], None] = lambda _: None,
 ) -> dict[Place, Brought]:
-    """Ship each tree, all machines at once, and do ``then`` on each that took it.
+    """Push all trees in parallel, and call ``then`` for each that succeeded.
 
-    One machine that is down keeps no other from its files.
+    A machine that is down does not affect the others.
     """
     from infra.drive.push_tree import push
     from infra.drive.vpn import gateways, revocations
@@ -201,7 +201,7 @@ def bring(
 
 
 def deliver(project: Project, kept: Store, sites: Iterable[str]) -> None:
-    """Bring new keys to the gateways of some sites. ``DriveError`` when one is not reached."""
+    """Push new keys to the gateways of some sites. Raises ``DriveError`` if one is not reached."""
     wanted = [each for each in places(project, sites) if each.target == STRONGSWAN]
     require_whole(project, [each.site for each in wanted])
     prepare(project, kept)

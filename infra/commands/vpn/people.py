@@ -1,4 +1,4 @@
-"""Laptops' profiles and the certificates in them."""
+"""OpenVPN profiles of users, and their certificates."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from infra.drive.secrets import Store
 
 THEIRS: Final = "CAUSEWAY_EASYRSA_PASSPHRASE"
-"""The environment variable that holds the passphrase of a CA key of easy-rsa's."""
+"""The environment variable with the passphrase of an easy-rsa CA key."""
 
 
 def init(project: Project) -> int:
-    """Make the PKI."""
+    """Create the PKI."""
     kept = pki_store.store(project)
     pki = pki_store.pki(project, kept)
     if pki.exists():
@@ -77,7 +77,7 @@ def profile(
     push: bool,
     json: bool,
 ) -> int:
-    """Write one user's profile for OpenVPN or WireGuard, whichever is asked for."""
+    """Write one user's profile for OpenVPN or WireGuard, as requested."""
     if devices.meant(project, kind, server, public_key, qr=qr, csr=csr) == "openvpn":
         return openvpn_profile(project, user, device=device, csr=csr, home=home, out=out, json=json)
     return devices.profile(
@@ -87,7 +87,7 @@ def profile(
 
 
 def profiles(project: Project, *, everybody: bool, json: bool) -> int:
-    """Write OpenVPN's profiles: of users who have no certificate yet, or everybody's with all devices."""
+    """Write OpenVPN profiles: of users without a certificate, or of all users and devices."""
     if not project.cluster.access.vpn.openvpn:
         raise UsageError(
             "access.vpn.kinds: the servers run no OpenVPN; invoke vpn.profile makes a profile for WireGuard"
@@ -122,7 +122,7 @@ def profiles(project: Project, *, everybody: bool, json: bool) -> int:
 
 
 def listing(project: Project, *, json: bool) -> int:
-    """Who has which certificate, and which WireGuard device."""
+    """List certificates and WireGuard devices by user."""
     kept = pki_store.store(project)
     moment = clock.now()
     _, certificates = _clients(project, kept)
@@ -143,9 +143,9 @@ def listing(project: Project, *, json: bool) -> int:
 
 
 def revoke(project: Project, user: str, *, device: str, reason: str, push: bool, json: bool) -> int:
-    """Take a user's certificates and devices back, everywhere; 1 when a server was not reached.
+    """Revoke a user's certificates and devices everywhere; 1 if a server was not reached.
 
-    ``device``: only this one's, ``first`` for the user's first; empty for all.
+    ``device``: only this one, ``first`` for the user's first; empty for all.
     """
     only = None if not device else "" if device == "first" else device
     kept = pki_store.store(project)
@@ -165,11 +165,11 @@ def revoke(project: Project, user: str, *, device: str, reason: str, push: bool,
     taken = pki.revoke(user, only, reason=reason, passphrase=secret) if certificates else ()
     lost = register.revoke(user, only) if having else ()
     gateway_files.prepare(project, kept)
-    # Also whose certificates were revoked before: an earlier run may not have reached every server.
+    # Also if all certificates were revoked before, as an earlier run may not have reached every server.
     cut = sorted({each.name for each in certificates})
     told = _cut(project, kept, cut) if push and (cut or having) else {}
     failed = {place.site: each.error for place, each in told.items() if each.error}
-    # A device has no credentials of its own in the cluster.
+    # A single device has no credentials of its own in the cluster.
     cluster = cluster_rights.revoked(project, kept, user, push=push) if only is None else {}
     if cluster and cluster["error"]:
         failed["kubernetes"] = cluster["error"]
@@ -212,11 +212,11 @@ def _tell_cluster(cluster: dict[str, Any], user: str) -> None:
 
 
 def _cut(project: Project, kept: Store, names: list[str]) -> dict[gateway_files.Place, gateway_files.Brought]:
-    """Ship the revocation list to every server, and end the sessions there."""
+    """Push the revocation list to every server, and terminate the sessions there."""
     servers = [each for each in gateway_files.places(project) if each.target == gateway_files.OPENVPN]
 
     def end(place: gateway_files.Place) -> None:
-        # WireGuard forgot its devices as it took the tree.
+        # WireGuard removed its devices when the tree was pushed.
         if names:
             place.machine.run("/usr/local/sbin/remote-access", "cut", *names)
 
@@ -224,7 +224,7 @@ def _cut(project: Project, kept: Store, names: list[str]) -> dict[gateway_files.
 
 
 def renew(project: Project, *, user: str, device: str, authority: bool, revoke_old: bool, json: bool) -> int:
-    """A new certificate for a user, a new authority, or all that is due."""
+    """Renew a user's certificate, the intermediate, or everything that expires soon."""
     kept = pki_store.store(project)
     pki = pki_store.existing(project, kept)
     written: list[str] = []
@@ -281,7 +281,7 @@ def take_over(project: Project, folder: str) -> int:
 
 
 def backup(project: Project, out: str) -> int:
-    """All of the PKI in one sealed file."""
+    """Write the PKI to an encrypted file."""
     from infra.drive.secret_files import write_file
 
     pki = pki_store.existing(project, pki_store.store(project))
@@ -293,7 +293,7 @@ def backup(project: Project, out: str) -> int:
 
 
 def restore(project: Project, source: str, *, replace: bool) -> int:
-    """Put a backup back."""
+    """Restore a backup."""
     try:
         data = Path(source).read_bytes()
     except FileNotFoundError:
@@ -309,7 +309,7 @@ def restore(project: Project, source: str, *, replace: bool) -> int:
 
 
 def _clients(project: Project, kept: Store) -> tuple[Pki, list[Certificate]]:
-    """The PKI, and everybody's certificates. ``UsageError`` without a PKI, where there ought to be one."""
+    """The PKI, and all users' certificates. Raises ``UsageError`` if there should be a PKI but is none."""
     vpn = project.cluster.access.vpn
     pki = pki_store.pki(project, kept) if vpn.wireguard else pki_store.existing(project, kept)
     return pki, [each for each in pki.certificates() if each.kind == "client"] if pki.exists() else []
@@ -327,7 +327,7 @@ def _text(csr: str) -> str:
 
 
 def _write(project: Project, pki: Pki, certificate: Certificate, out: Path | None) -> tuple[Path, Path]:
-    """A profile for every client, and the archive for NetworkManager."""
+    """Write a profile for every client, and the archive for NetworkManager."""
     from infra.drive.secret_files import write_file
     from infra.drive.vpn import profiles
     from infra.render import openvpn

@@ -1,4 +1,4 @@
-"""Tunnels between sites and regions: their status, and new keys."""
+"""Tunnels between sites and regions: their status, and key rotation."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 def status(project: Project, *, json: bool) -> int:
-    """Every tunnel as both ends see it, for how long VPN servers let laptops in, and who is connected.
+    """Every tunnel's status at both ends, how long VPN servers accept clients, and who is connected.
 
-    1 when a tunnel is down at an end, a server's revocation list has ended, or a machine could not be asked.
+    1 if a tunnel is down at an end, a server's revocation list has expired, or a machine could not be
+    queried.
     """
     gateways = [_live(each) for each in project.cluster.gateways]
     servers = _servers(project)
@@ -53,7 +54,7 @@ def status(project: Project, *, json: bool) -> int:
         each.gateway.site: mine for each, mine in zip(gateways, ours, strict=True) if isinstance(mine, str)
     }
     device_rows = [row for found in told.values() if not isinstance(found, str) for row in found]
-    # Whose list could not be read is in its own row.
+    # A list that could not be read is reported in its own row.
     unasked |= {
         server.site: found
         for server, found in told.items()
@@ -74,10 +75,10 @@ def status(project: Project, *, json: bool) -> int:
 
 
 def rotate(project: Project, site: str) -> int:
-    """New keys for all tunnels of a site, one after the other, while traffic goes on.
+    """Rotate the keys of all tunnels of a site, one after the other, without interrupting traffic.
 
-    ``UsageError`` before anything is touched while a tunnel of the site, or of one that it has a tunnel to,
-    is not applied.
+    Raises ``UsageError`` before any change if a tunnel of the site, or of one that it has a tunnel to, is
+    not applied.
     """
     from infra.drive.vpn.cloud import Cloud
     from infra.drive.vpn.keys import Rotation
@@ -90,7 +91,7 @@ def rotate(project: Project, site: str) -> int:
     env = pki_store.environ(project)
     kept = pki_store.store(project, env)
     gateway = known[site]
-    # All that could refuse a key once its other end has it refuses here, before anything is touched.
+    # Everything that could fail after AWS has the new key is checked here first.
     involved = {site, *(tunnel.peer for tunnel in gateway.tunnels if tunnel.kind == "site")}
     gateway_files.require_whole(project, involved)
     for name in sorted(involved):
@@ -114,7 +115,7 @@ def _live(gateway: SiteGateway) -> LiveGateway:
 
 
 def _states(gateway: LiveGateway) -> Mapping[str, TunnelState] | str:
-    """What the gateway says, or why it can't be asked."""
+    """The states of a gateway's tunnels, or why it cannot be queried."""
     try:
         return gateway.states()
     except DriveError as problem:
@@ -122,7 +123,7 @@ def _states(gateway: LiveGateway) -> Mapping[str, TunnelState] | str:
 
 
 def _servers(project: Project) -> tuple[VpnServer, ...]:
-    """Those that laptops may come in by: none before there is a PKI, and none that is not applied yet."""
+    """The servers that clients can use: none before there is a PKI, and none that is not applied."""
     from infra.drive.secrets.store import PKI_ROOT
 
     if not project.cluster.access.vpn.openvpn:
@@ -132,7 +133,7 @@ def _servers(project: Project) -> tuple[VpnServer, ...]:
 
 
 def _list_ends(server: VpnServer) -> datetime | str:
-    """When the revocation list of a server ends, or why it can't be asked."""
+    """When the revocation list of a server expires, or why it cannot be queried."""
     from infra.drive.ssh import Machine
     from infra.drive.vpn import revocations
 

@@ -1,4 +1,4 @@
-"""`invoke vpn.maintain`: AWS's pending maintenance of tunnel endpoints, at a time of one's own."""
+"""`invoke vpn.maintain`: performs AWS's pending maintenance of tunnel endpoints at a time of your choice."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def maintain(project: Project, site: str, tunnel: str, *, plan: bool, json: bool) -> int:
-    """Replace the endpoints of a site's tunnels whose maintenance is pending, one after the other, or with
-    ``plan`` list what is pending.
+    """Replace the endpoints of a site's tunnels with pending maintenance, one after the other; with
+    ``plan``, only list them.
 
-    ``UsageError`` before anything is touched for a site or tunnel that is not there, or not applied.
+    Raises ``UsageError`` before any change for an unknown site or tunnel, or one that is not applied.
     """
     from infra.drive.ssh import Machine
     from infra.drive.vpn.cloud import Cloud
@@ -63,7 +63,7 @@ def _gateway(project: Project, site: str) -> SiteGateway:
 
 
 def _chosen(project: Project, gateway: SiteGateway, name: str) -> list[SiteTunnel]:
-    """The tunnels to AWS that are asked for, all where none is named."""
+    """The named tunnel to AWS, or all of them."""
     known = {each.name: each for each in gateway.tunnels if each.kind == "aws"}
     if name and name not in known:
         raise UsageError(f"{name}: {gateway.site} has no such tunnel to AWS; {meant_one_of(name, known)}")

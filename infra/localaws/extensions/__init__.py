@@ -1,9 +1,9 @@
-"""What moto 5.2.5 lacks, or does otherwise than AWS, for the resources we render.
+"""Behaviour that moto 5.2.5 lacks, or that differs from AWS, for the rendered resources.
 
-A module is of one service only: moto's part of a service is imported when it is first called. Each entry of
-``EXTENSIONS`` is named after the API call it adds or fixes. Delete an entry, with its function, once moto has
-the behaviour: ``tests/test_shipped_specs.py`` and ``tests/localaws`` apply every resource type
-with real Terraform, so they say whether that was right.
+Each module is about one service: moto's part of a service is imported when it is first called. Each entry of
+``EXTENSIONS`` is named after the API call that it adds or fixes. Delete an entry and its function once moto
+has the behaviour: ``tests/test_shipped_specs.py`` and ``tests/localaws`` apply every resource type with real
+Terraform, and fail if that was too early.
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ EXTENSIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "GetHostedZone": "route53.hosted_zone_vpcs",
     },
 }
-"""Service, as moto names it → API call → the module here and its function that adds it."""
+"""Service, in moto's name → API call → the module here and its function."""
 
 _installed: set[str] = set()
 
 
 def install(service: str) -> None:
-    """Add what is ours to a service of this process's moto; a second time does nothing."""
+    """Add the extensions of a service to this process's moto. Idempotent."""
     if service in _installed:
         return
     _installed.add(service)
     if service != "ec2":
-        install("ec2")  # autoscaling, elbv2 and efs reach into its backends
+        install("ec2")  # autoscaling, elbv2 and efs use its backends
     for place in EXTENSIONS.get(service, {}).values():
         module, _, name = place.partition(".")
         add = cast("Callable[[], None]", getattr(import_module(f"{__name__}.{module}"), name))

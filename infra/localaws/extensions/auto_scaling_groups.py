@@ -27,7 +27,8 @@ _TEXTS: Final = {
 
 
 def _as_asked(policy: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A policy as a call may have it: its answer names the template twice, which a call must not."""
+    """A policy as a call accepts it: responses name the launch template by id and name, but a call may have
+    only one."""
     asked = copy.deepcopy(policy)
     if asked:
         asked["LaunchTemplate"]["LaunchTemplateSpecification"].pop("LaunchTemplateName", None)
@@ -35,12 +36,12 @@ def _as_asked(policy: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def auto_scaling_groups() -> None:
-    """CreateAutoScalingGroup, UpdateAutoScalingGroup and DeleteAutoScalingGroup with every property.
+    """CreateAutoScalingGroup, UpdateAutoScalingGroup and DeleteAutoScalingGroup with all properties.
 
-    moto forgets warm-up, lifetime and capacity type, launches too few machines where on-demand and spot are
-    mixed, and none into a placement group, takes the mixed instances policy away by an update that does not
-    speak of it, keeps machines that are too many when their protection goes, and lets a group's hooks and its
-    protected machines outlive it.
+    moto ignores warm-up, lifetime and capacity type; launches too few instances for a mix of On-Demand and
+    Spot, and none into a placement group; removes the mixed instances policy in an update without one; keeps
+    excess instances when their protection is removed; and keeps hooks and protected instances of deleted
+    groups.
 
     https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_AutoScalingGroup.html
     """
@@ -59,7 +60,7 @@ def auto_scaling_groups() -> None:
         launch = ("launch_config_name", "launch_template", "mixed_instances_policy")
         if not any(kwargs.get(name) for name in launch):
             kwargs["mixed_instances_policy"] = _as_asked(self.mixed_instances_policy)
-        else:  # another way to launch takes the place of the present one
+        else:  # another launch method replaces the current one
             self.ec2_launch_template = None
             self.launch_config = None
             self.launch_configuration_name = None
@@ -112,7 +113,7 @@ def auto_scaling_groups() -> None:
     def set_instance_protection(
         original: Any, self: Any, group_name: str, instance_ids: list[str], protected_from_scale_in: bool
     ) -> None:
-        # A group that was made smaller waits for this: so Terraform empties one before it deletes it.
+        # Reducing a group's size waits for this, so Terraform empties a group before it deletes it.
         original(self, group_name, instance_ids, protected_from_scale_in)
         if not protected_from_scale_in:
             group = self.autoscaling_groups[group_name]
@@ -130,7 +131,7 @@ def auto_scaling_groups() -> None:
 
 
 def _first_override(group: Any) -> dict[str, Any] | None:
-    """The machine type that a mixed group launches: the first, as if it could always be had."""
+    """The instance type that a mixed group launches: always the first, as if it had capacity."""
     policy = group.mixed_instances_policy or {}
     overrides = policy.get("LaunchTemplate", {}).get("Overrides") or [None]
     first: dict[str, Any] | None = overrides[0]
@@ -151,12 +152,12 @@ def _weighted_capacity(state: Any) -> str | None:
 
 
 def _more(response: Any) -> Any:
-    """Take over what moto leaves out of a request."""
+    """Copy the parameters of a request that moto ignores."""
     group = response.autoscaling_backend.autoscaling_groups[response._get_param("AutoScalingGroupName")]
     for theirs, ours in _NUMBERS.items():
         value = response._get_int_param(theirs)
         if value is not None:
-            # -1 takes the warm-up away, 0 the lifetime
+            # -1 removes the warm-up, 0 the lifetime
             setattr(
                 group, ours, None if value < 0 or (ours == "max_instance_lifetime" and not value) else value
             )
@@ -168,11 +169,10 @@ def _more(response: Any) -> Any:
 
 
 def group_terminations() -> None:
-    """TerminateInstanceInAutoScalingGroup refuses what AWS refuses, and takes a machine's weight off its
-    group.
+    """TerminateInstanceInAutoScalingGroup refuses what AWS refuses, and reduces the group by the instance's
+    weight.
 
-    moto makes any group smaller, below its least size too, and does not expect a machine that it does not
-    know.
+    moto reduces any group, even below its minimum, and fails for an unknown instance.
 
     https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html
     """
@@ -200,8 +200,7 @@ def group_terminations() -> None:
 
 
 def group_notifications() -> None:
-    """PutNotificationConfiguration, with its Describe and Delete: topics that hear of a group. Nothing is
-    sent.
+    """PutNotificationConfiguration, with its Describe and Delete calls. No notifications are sent.
 
     https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_PutNotificationConfiguration.html
     """
@@ -241,7 +240,7 @@ def _group(response: Any, name: str) -> Any:
 
 
 def lifecycle_hooks() -> None:
-    """PutLifecycleHook keeps what was asked for; moto invents a queue and a role, and forgets the rest.
+    """PutLifecycleHook stores its parameters; moto invents a queue and a role, and ignores the rest.
 
     https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_PutLifecycleHook.html
     """
@@ -265,7 +264,7 @@ def lifecycle_hooks() -> None:
 
 
 def lifecycle_actions() -> None:
-    """CompleteLifecycleAction lets a machine go that its group's hook holds; moto does not have the call.
+    """CompleteLifecycleAction continues with an instance that a lifecycle hook holds; moto lacks the call.
 
     https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_CompleteLifecycleAction.html
     """

@@ -1,5 +1,5 @@
-"""CreateDistribution before a private bucket: moto forgets an origin's access control, and has settings that
-AWS leaves out where there is a cache policy, and where CloudFront's own certificate is used.
+"""CreateDistribution for a private bucket: moto drops an origin's access control, and has settings that AWS
+omits if there is a cache policy, or if CloudFront's default certificate is used.
 
 https://docs.aws.amazon.com/cloudfront/latest/APIReference/API_DistributionConfig.html
 """

@@ -1,4 +1,4 @@
-"""PutBackupPolicy and DeleteFileSystemPolicy, which moto does not know.
+"""PutBackupPolicy and DeleteFileSystemPolicy, which moto lacks.
 
 https://docs.aws.amazon.com/efs/latest/ug/API_PutBackupPolicy.html
 https://docs.aws.amazon.com/efs/latest/ug/API_DeleteFileSystemPolicy.html

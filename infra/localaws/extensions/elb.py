@@ -1,6 +1,6 @@
-"""CreateLoadBalancer answers a balancer that is active at once; in moto the first look sets it going.
+"""CreateLoadBalancer returns an active load balancer; in moto it becomes active at the first Describe.
 
-A network load balancer's ARN says ``net``, as IAM policies name it; moto calls each one an application's.
+The ARN of a network load balancer contains ``net``, which IAM policies use; moto's contains ``app``.
 
 https://docs.aws.amazon.com/elasticloadbalancing/latest/APIReference/API_LoadBalancerState.html
 https://docs.aws.amazon.com/service-authorization/latest/reference/list_awselasticloadbalancingv2.html

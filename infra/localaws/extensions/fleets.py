@@ -1,4 +1,4 @@
-"""EC2: launch templates, and what is launched by one."""
+"""EC2: launch templates, and launches by them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from infra.localaws.patching import around
 
 
 def instant_fleets() -> None:
-    """CreateFleet of type ``instant``: one launch, as its launch template says, on the first type that can be
-    had.
+    """CreateFleet of type ``instant``: one launch, by its launch template, of the first type with capacity.
 
-    moto leaves out the template's interfaces, disks and key, and raises where there is no capacity: EC2
-    answers then, without instances, and says for each type why.
+    moto ignores the template's interfaces, disks and key, and raises if there is no capacity: EC2 then
+    returns no instances, and an error for each type.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html
     """
@@ -88,9 +87,9 @@ def _launch(backend: Any, wanted: dict[str, Any], lifecycle: str) -> Any:
 
 
 def launch_templates() -> None:
-    """CreateLaunchTemplate keeps the tags of the template out of those that its machines get.
+    """CreateLaunchTemplate keeps the tags of the template apart from those of its instances.
 
-    moto mixes them into the template's data, where Terraform finds a tag specification that nobody asked for,
+    moto adds them to the template's data, where Terraform finds a tag specification that is not configured,
     and keeps a copy of them that CreateTags does not change.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateLaunchTemplate.html
@@ -114,10 +113,10 @@ def launch_templates() -> None:
 
 
 def spot_requests() -> None:
-    """DescribeSpotInstanceRequests by status code, with the time of the status, as interruption notices need
-    it.
+    """DescribeSpotInstanceRequests by status code, with the time of the status, which interruption notices
+    need.
 
-    moto knows neither the filter nor the time. A test marks a request by its attributes ``_status_code`` and
+    moto has neither the filter nor the time. A test marks a request by its attributes ``_status_code`` and
     ``updated``.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeSpotInstanceRequests.html

@@ -1,8 +1,7 @@
 """StartInstanceRefresh, DescribeInstanceRefreshes and CancelInstanceRefresh.
 
-moto has none of them. Here a refresh goes on by one batch whenever somebody looks: as many instances as may
-be missing by the minimum healthy percentage, at least one, are replaced, but those that match or are
-protected.
+moto lacks all of them. Here a refresh advances by one batch with each Describe: it replaces as many
+instances as the minimum healthy percentage allows, at least one, except those that match or are protected.
 
 https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_StartInstanceRefresh.html
 """

@@ -18,15 +18,15 @@ from infra.localaws.patching import around, method
 
 _ROOT: Final = "/dev/sda1"
 _GP3_THROUGHPUT: Final = 125
-"""MiB/s where none is asked for."""
+"""The default in MiB/s."""
 
 
 def run_instances() -> None:
-    """RunInstances with the disks, switches and interfaces that were asked for.
+    """RunInstances with the requested disks, options and interfaces.
 
-    moto leaves out a disk's throughput and IOPS, stumbles over instance stores, keeps the interface of a
-    terminated machine, and forgets DisableApiTermination, maintenance options and placement. A plugin may
-    refuse a launch here, whatever asks for it.
+    moto ignores a disk's throughput and IOPS, fails on instance stores, keeps the interface of a terminated
+    instance, and ignores DisableApiTermination, maintenance options and placement. A plugin may refuse any
+    launch here.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html
     """
@@ -75,7 +75,7 @@ def _interfaces() -> None:
         if not nic_spec or theirs == {None}:
             for interface in self.nics.values():
                 interface.delete_on_termination = True
-        if not self.security_groups and 0 in self.nics:  # those of an interface are the machine's too
+        if not self.security_groups and 0 in self.nics:  # the groups of the interface are the instance's too
             self.security_groups = list(self.nics[0].group_set)
 
 
@@ -85,13 +85,13 @@ def _request() -> None:
         parsed: list[dict[str, Any]] = original(self)
         for row, asked in zip(parsed, self._get_param("BlockDeviceMappings", []), strict=True):
             row["Ebs"]["Throughput"] = asked.get("Ebs", {}).get("Throughput")
-            # AWS's default for machines, as opposed to images.
+            # AWS's default for instances, which differs from that for images.
             row["Ebs"]["DeleteOnTermination"] = asked.get("Ebs", {}).get("DeleteOnTermination", True)
         return parsed
 
     @around(InstanceResponse)
     def _security_grp_instance_attribute_handler(original: Any, self: Any) -> bool:
-        # moto takes the groups away where another attribute is to change that it does not know.
+        # moto removes the groups if a call changes another attribute that it does not know.
         return bool(self._get_param("Groups", [])) and original(self)
 
     @around(InstanceResponse)
@@ -108,7 +108,8 @@ def _request() -> None:
 
 
 def _disks(backend: Any, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
-    """The EBS disks of a launch: its own, its template's or its configuration's; a root if there is none."""
+    """The EBS disks of a launch: its own, its template's or its configuration's; a root disk if there are
+    none."""
     given = kwargs.get("block_device_mappings")
     if given is None and kwargs.get("launch_template"):
         given = backend._get_template_from_args(kwargs["launch_template"]).data.get("BlockDeviceMappings")
@@ -137,9 +138,9 @@ def _ask_plugin(backend: Any, kwargs: dict[str, Any]) -> None:
 
 
 def instance_groups() -> None:
-    """ModifyNetworkInterfaceAttribute and ModifyInstanceAttribute: an instance wears its interface's groups.
+    """ModifyNetworkInterfaceAttribute and ModifyInstanceAttribute: an instance has its interface's groups.
 
-    moto keeps the two apart, so that Terraform's change of one would not be read back from the other.
+    moto stores them separately, so Terraform would not read its change of one from the other.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifyNetworkInterfaceAttribute.html
     """
@@ -163,7 +164,7 @@ def instance_groups() -> None:
 
 
 def monitoring() -> None:
-    """MonitorInstances and UnmonitorInstances, which moto does not know.
+    """MonitorInstances and UnmonitorInstances, which moto lacks.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_MonitorInstances.html
     """
@@ -186,8 +187,8 @@ def _switch(response: Any, state: str) -> ActionResult:
 
 
 def resource_tags() -> None:
-    """The tags of a resource are looked up; moto matches the ids of all that is tagged with a pattern, each
-    time.
+    """Looks up the tags of a resource by its id; moto matches the ids of all tagged resources with a
+    pattern, in each call.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeTags.html
     """

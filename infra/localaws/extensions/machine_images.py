@@ -1,4 +1,4 @@
-"""EC2: machine images, made and found."""
+"""EC2: creating and finding machine images."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from infra.localaws.patching import around
 
 
 def machine_images() -> None:
-    """CreateImage, CopyImage and ModifyImageAttribute as EC2 has them.
+    """CreateImage, CopyImage and ModifyImageAttribute as in EC2.
 
-    moto gives every image a root of 15 GiB on an instance store, refuses tags of snapshots, keeps tags to the
-    copies that AWS leaves out nothing of, and forgets that an image requires IMDSv2.
+    moto gives every image a root of 15 GiB on an instance store, refuses tags of snapshots, and ignores that
+    an image requires IMDSv2.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateImage.html
     """
@@ -95,11 +95,11 @@ def _backend() -> None:
 
 
 _BUILT: Final = "20260901"
-"""The day in their names; none is newer, so that a plan made tomorrow finds the same image."""
+"""The date in the images' names; none is newer, so that a later plan finds the same image."""
 
 
 def ubuntu_images() -> None:
-    """DescribeImages tells of the Ubuntu releases that specs name; moto's list of images ends before them.
+    """DescribeImages returns the Ubuntu releases that specs use, which are newer than moto's list of images.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeImages.html
     """

@@ -1,4 +1,4 @@
-"""CreatePlacementGroup, DescribePlacementGroups and DeletePlacementGroup, which moto does not know.
+"""CreatePlacementGroup, DescribePlacementGroups and DeletePlacementGroup, which moto lacks.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_PlacementGroup.html
 """

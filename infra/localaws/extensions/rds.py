@@ -1,4 +1,4 @@
-"""ModifyDBParameterGroup that says who has set a parameter: the user, not the engine.
+"""ModifyDBParameterGroup records the source of a parameter: the user, not the engine.
 
 https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_Parameter.html
 """

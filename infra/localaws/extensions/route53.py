@@ -21,14 +21,14 @@ _CALLS: Final = (
 
 
 def dns_changes() -> None:
-    """Changes of DNS records: what is created, and what is in the way; and everything is in sync at once.
+    """ChangeResourceRecordSets: which records can be created, and no wait until a change is in sync.
 
-    moto takes a record for one that exists if a request like this one was made before and any record of the
-    zone has a later name, so that one that was deleted can't be created again; and it creates a second record
-    of one name and type if only the values differ. Here what is in the zone counts.
+    moto refuses a record if the same request was made before and any record of the zone has a later name, so
+    a deleted record cannot be created again; and it creates a second record of one name and type if only the
+    values differ. Here only the records in the zone count.
 
-    AWS names a change, of which GetChange tells when it is in sync. Terraform's provider sleeps 10 to 30
-    seconds before it first asks, for each record and zone; where no change is named it goes on.
+    AWS returns the id of a change, whose status GetChange returns. Terraform's provider sleeps 10 to 30
+    seconds before the first poll, for each record and zone; it does not if there is no id.
 
     https://docs.aws.amazon.com/Route53/latest/APIReference/API_ChangeResourceRecordSets.html
     https://docs.aws.amazon.com/Route53/latest/APIReference/API_ChangeInfo.html
@@ -45,7 +45,7 @@ def dns_changes() -> None:
 
     @method(ChangeList)
     def __contains__(*_: Any) -> bool:  # noqa: N807
-        return False  # what was once asked for says nothing of what there is
+        return False  # earlier requests say nothing about the records that exist
 
     @around(Route53Backend)
     def change_resource_record_sets(original: Any, self: Any, zoneid: str, change_list: list[Any]) -> None:
@@ -76,15 +76,15 @@ def _identity(record: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _plain(name: str) -> str:
-    """A name in one spelling: lower case, with its last dot, and an asterisk as itself (Route 53 Developer
-    Guide, "DNS domain name format")."""
+    """A name in canonical form: lower case, with its final dot, and with a literal asterisk (Route 53
+    Developer Guide, "DNS domain name format")."""
     return name.lower().rstrip(".").replace(r"\052", "*") + "."
 
 
 def hosted_zone_vpcs() -> None:
-    """CreateHostedZone makes a private zone where a VPC is named; GetHostedZone answers its VPCs.
+    """CreateHostedZone creates a private zone if a VPC is given; GetHostedZone returns its VPCs.
 
-    moto keeps them under names of its own, which its serializer does not find in the API's shape
+    moto stores them under other names, which its serializer does not find in the API's shape
     (https://docs.aws.amazon.com/Route53/latest/APIReference/API_VPC.html).
     """
 

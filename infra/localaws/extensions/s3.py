@@ -13,9 +13,9 @@ from infra.localaws.patching import around
 
 
 def bucket_policies() -> None:
-    """PutBucketPolicy with a condition on TLS: moto takes every denial as without conditions, and denies all.
+    """PutBucketPolicy with a condition on TLS: moto ignores conditions of denials, and denies everything.
 
-    Loopback has no TLS, and nobody else listens there: a call to the embedded AWS counts as a secure one.
+    Loopback has no TLS, and only this computer can connect: calls to the embedded AWS count as secure.
 
     https://docs.aws.amazon.com/AmazonS3/latest/userguide/security-best-practices.html
     """
@@ -35,13 +35,13 @@ def bucket_policies() -> None:
 
 
 def _for_plain_text(statement: dict[str, Any]) -> bool:
-    """Whether a statement speaks only of calls without TLS."""
+    """Whether a statement applies only to calls without TLS."""
     condition = statement.get("Condition", {}).get("Bool", {})
     return str(condition.get("aws:SecureTransport", "")).lower() == "false"
 
 
 def bucket_inventories() -> None:
-    """DeleteBucketInventoryConfiguration: moto has no such call, and deletes the bucket.
+    """DeleteBucketInventoryConfiguration: moto lacks the call, and deletes the bucket instead.
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteBucketInventoryConfiguration.html
     """

@@ -1,8 +1,9 @@
-"""DescribeScalingActivities tells launches, also those that failed for want of capacity, page by page; groups
-try again.
+"""DescribeScalingActivities returns launches, including those that failed for lack of capacity, in pages;
+groups retry.
 
-moto launches all or raises, and answers no activities. As in AWS, a group without capacity stays, short of
-machines, says why, and launches them once there are some: here, when somebody looks.
+moto either launches all instances or raises, and returns no activities. As in AWS, a group without capacity
+stays below its desired size, reports why, and launches the instances once there is capacity: here, in the
+next Describe.
 
 https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_Activity.html
 """
@@ -65,7 +66,7 @@ def install() -> None:
 
 
 def _order(row: dict[str, Any]) -> tuple[bool, float]:
-    """Those in progress first, then the newest."""
+    """Activities in progress first, then the newest."""
     return row["StatusCode"] in ("Failed", "Successful", "Cancelled"), -row["StartTime"].timestamp()
 
 

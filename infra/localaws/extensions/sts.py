@@ -1,8 +1,8 @@
-"""AssumeRoleWithWebIdentity looks at the token, as AWS does: moto gives any caller any role.
+"""AssumeRoleWithWebIdentity verifies the token, as AWS does: moto gives any caller any role.
 
-The issuer must be a provider of the account; its discovery document and keys are read from this process's S3:
-from the bucket that its URL names, or through the distribution that has its domain. The signature, the time,
-the audience and the conditions of the role's trust policy must hold.
+The issuer must be an identity provider of the account; its discovery document and keys are read from this
+process's S3: from the bucket in its URL, or through the distribution with its domain. The signature, the
+time, the audience and the conditions of the role's trust policy are checked.
 
 https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
 """
@@ -28,7 +28,7 @@ from infra.localaws.patching import around
 _BUCKET_URL: Final = re.compile(r"https://([a-z0-9.-]+)\.s3\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?")
 _NO_KEY: Final = "Couldn't retrieve verification key from your identity provider"
 _SKEW: Final = 300
-"""Seconds by which clocks may differ."""
+"""Tolerated clock skew in seconds."""
 
 
 class _RefusedError(ServiceException):
@@ -49,7 +49,7 @@ def web_identity() -> None:
 
 
 def _claims(token: str, account: str, partition: str) -> Mapping[str, Any]:
-    """What a token says, once it is known to be its issuer's, for this audience, and of this time."""
+    """The claims of a token whose issuer, audience and time are verified."""
     try:
         head, body, signature = token.split(".")
         header, claims = json.loads(_decoded(head)), json.loads(_decoded(body))
@@ -96,7 +96,7 @@ def _document(issuer: str, path: str, account: str, partition: str) -> Mapping[s
 
 
 def _distributed(distribution: Any, path: str, account: str, partition: str) -> Mapping[str, Any]:
-    """A document that a distribution reads from its bucket, with requests that it signs."""
+    """A document that a distribution reads from its bucket with signed requests."""
     config = distribution.distribution_config
     (origin,) = config.Origins["Items"]
     controls = cloudfront_backends[account][partition].origin_access_controls
@@ -110,7 +110,7 @@ def _distributed(distribution: Any, path: str, account: str, partition: str) -> 
 
 
 def _read(name: str, key: str, by: str | None, account: str, partition: str) -> Mapping[str, Any]:
-    """An object's JSON: for the distribution ``by``, or for everybody."""
+    """The JSON of an object, read by the distribution ``by``, or anonymously."""
     bucket = s3_backends[account][partition].buckets.get(name)
     found = bucket.keys.get(key) if bucket is not None else None
     if bucket is None or found is None:
@@ -124,7 +124,8 @@ def _read(name: str, key: str, by: str | None, account: str, partition: str) -> 
 
 
 def _lets_read(statement: Mapping[str, Any], resource: str, by: str | None) -> bool:
-    """Whether a statement allows to read an object: everybody, or the distribution that asks, by its ARN."""
+    """Whether a statement allows reading an object: to everyone, or to the distribution ``by``, by its
+    ARN."""
     if statement["Effect"] != "Allow" or statement["Action"] != "s3:GetObject":
         return False
     named, condition = statement["Resource"], statement.get("Condition")
@@ -137,7 +138,7 @@ def _lets_read(statement: Mapping[str, Any], resource: str, by: str | None) -> b
 
 
 def _shut(bucket: Any) -> bool:
-    """Whether a public policy counts for nothing."""
+    """Whether the bucket ignores public policies."""
     block = bucket.public_access_block
     return block is not None and str(block.restrict_public_buckets).lower() == "true"
 
@@ -166,7 +167,7 @@ def _verify(key: Mapping[str, Any], signed: bytes, signature: bytes, algorithm: 
 
 
 def _trusted(iam: Any, arn: str, claims: Mapping[str, Any]) -> None:
-    """Whether the role's trust policy lets in who shows these claims: StringEquals on ``aud`` and ``sub``."""
+    """Check that the role's trust policy allows these claims: StringEquals on ``aud`` and ``sub``."""
     role = next((each for each in iam.roles.values() if each.arn == arn), None)
     document = json.loads(role.assume_role_policy_document) if role is not None else {"Statement": []}
     statements = document["Statement"]

@@ -1,8 +1,9 @@
-"""Transit gateways: default route tables only where wanted, and associations that can be undone.
+"""Transit gateways: default route tables only if enabled, and associations that can be removed.
 
-moto makes a default route table whatever the options say, associates each VPC with it but not so that it
-could be undone, VPN connections not at all, lets the table outlive its gateway, forgets a VPC attachment's
-tags and, at once, a deleted attachment, and writes a route's attachment where no client finds it.
+moto creates a default route table regardless of the options, associates each VPC with it in a way that
+cannot be undone, VPN connections not at all, keeps the table after its gateway is deleted, drops a VPC
+attachment's tags and, immediately, a deleted attachment, and stores a route's attachment where clients do
+not find it.
 
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TransitGatewayRequestOptions.html
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TransitGatewayRoute.html
@@ -78,7 +79,7 @@ def _backend() -> None:
     ) -> Any:
         _forget(self, transit_gateway_attachment_id)
         attachment = original(self, transit_gateway_attachment_id)
-        # It is answered as deleted for a while; clients wait to see that.
+        # It is returned as deleted for a while, which clients wait for.
         self.transit_gateway_attachments[attachment.id] = attachment
         return attachment
 
@@ -113,7 +114,7 @@ def _response() -> None:
 
 
 def _association(self: Any) -> dict[str, str] | None:
-    """The route table of an attachment, if it has one."""
+    """The route table that an attachment is associated with, if any."""
     data = self._association_data
     if self.state == "available" and data.get("transitGatewayRouteTableId"):
         return {"State": data["state"], "TransitGatewayRouteTableId": data["transitGatewayRouteTableId"]}
@@ -142,7 +143,7 @@ def _attach_vpc(backend: Any, gateway_id: str, vpc_id: str, subnet_ids: list[str
 
 
 def detach_vpn(backend: Any, connection: Any) -> None:
-    """A VPN connection that goes, or goes elsewhere, is not attached any more."""
+    """Detach a VPN connection that is deleted, or moved to another gateway."""
     for attachment in backend.transit_gateway_attachments.values():
         if attachment.resource_id == connection.id:
             attachment.state = "deleted"
@@ -150,7 +151,7 @@ def detach_vpn(backend: Any, connection: Any) -> None:
 
 
 def _join(backend: Any, gateway: Any, attachment: Any) -> None:
-    """A new attachment to the default route tables, as the gateway's options say."""
+    """Associate a new attachment with the default route tables, according to the gateway's options."""
     if gateway.options["DefaultRouteTableAssociation"] == "enable":
         backend.associate_transit_gateway_route_table(attachment.id, gateway.default_route_table.id)
     if gateway.options["DefaultRouteTablePropagation"] == "enable":
@@ -158,7 +159,7 @@ def _join(backend: Any, gateway: Any, attachment: Any) -> None:
 
 
 def _forget(backend: Any, attachment: str) -> None:
-    """An attachment that goes leaves its route tables."""
+    """Remove a deleted attachment from its route tables."""
     backend.transit_gateway_associations.pop(attachment, None)
     backend.transit_gateway_propagations.pop(attachment, None)
     for table in backend.transit_gateways_route_tables.values():

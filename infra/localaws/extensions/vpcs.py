@@ -1,4 +1,4 @@
-"""EC2: VPCs, and what is in one."""
+"""EC2: VPCs and their parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infra.localaws.patching import around, method
 
 
 def vpc_deletion() -> None:
-    """DeleteVpc takes the VPC's own network ACL with it; moto keeps it for ever.
+    """DeleteVpc deletes the VPC's default network ACL; moto keeps it.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DeleteVpc.html
     """
@@ -33,7 +33,8 @@ def vpc_deletion() -> None:
 def route_table_associations() -> None:
     """AssociateRouteTable refuses a subnet that is associated with another table.
 
-    ``Resource.AlreadyAssociated``: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+    ``Resource.AlreadyAssociated``:
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
     """
 
     @around(EC2Backend)
@@ -51,17 +52,16 @@ def route_table_associations() -> None:
 
 
 def vpc_endpoints() -> None:
-    """ModifyVpcEndpoint: a gateway endpoint's routes come and go with the tables that it is in.
+    """ModifyVpcEndpoint: a gateway endpoint's routes are added and removed with its route tables.
 
-    moto makes them with the endpoint and then forgets them, so that the endpoint could not be deleted any
-    more.
+    moto creates them only with the endpoint, so that the endpoint could not be deleted later.
 
     https://docs.aws.amazon.com/vpc/latest/privatelink/gateway-endpoints.html
     """
 
     @around(EC2Backend)
     def modify_vpc_endpoint(original: Any, self: Any, vpc_id: str, *args: Any, **kwargs: Any) -> None:
-        (endpoint,) = self.describe_vpc_endpoints(vpc_end_point_ids=[vpc_id])  # its id, whatever it is called
+        (endpoint,) = self.describe_vpc_endpoints(vpc_end_point_ids=[vpc_id])  # vpc_id is the endpoint's id
         before = set(endpoint.route_table_ids)
         original(self, vpc_id, *args, **kwargs)
         if not (prefixes := endpoint.destination_prefix_list_id):
@@ -74,7 +74,7 @@ def vpc_endpoints() -> None:
 
 
 def nat_gateways() -> None:
-    """DeleteNatGateway gives its network interface back; moto keeps it, and its address stays associated.
+    """DeleteNatGateway deletes its network interface; moto keeps it, and its address stays associated.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DeleteNatGateway.html
     """
@@ -91,9 +91,9 @@ def nat_gateways() -> None:
 
 
 def security_group_rules() -> None:
-    """ModifySecurityGroupRules, and descriptions of rules that name a group or a prefix list.
+    """ModifySecurityGroupRules, and descriptions of rules that refer to a group or a prefix list.
 
-    moto keeps a description only beside a block of addresses, and changes nothing but blocks and ports.
+    moto stores descriptions only for CIDR blocks, and changes only blocks and ports.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_SecurityGroupRule.html
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ModifySecurityGroupRules.html
@@ -113,7 +113,7 @@ def security_group_rules() -> None:
         prefix_list_id: Any = None,
         **kwargs: Any,
     ) -> None:
-        # The description is not part of a rule's identity: two rules that differ by it alone are duplicates.
+        # The description is not part of a rule's identity: rules that differ only in it are duplicates.
         source_group = dict(source_group or {})
         said = source_group.pop("Description", None) or (prefix_list_id or {}).get("Description")
         original(

@@ -34,7 +34,7 @@ _RENAMED: Final = {
     "DPDTimeoutAction": "DpdTimeoutAction",
     "IKEVersions": "IkeVersions",
 }
-"""Request and answer spell these differently."""
+"""Requests and responses spell these differently."""
 
 _RESERVED: Final = {*(f"169.254.{n}.0/30" for n in range(6)), "169.254.169.252/30"}
 """Inside blocks that AWS refuses."""
@@ -112,7 +112,8 @@ def install() -> None:
 
     @method(VPNConnections)
     def modify_vpn_connection(self: Any) -> ActionResult:
-        """Another gateway at either end: the tunnels stay, with their addresses and keys."""
+        """Attach the connection to another gateway at either end: its tunnels keep their addresses and
+        keys."""
         connection = _connection(self)
         if customer := self._get_param("CustomerGatewayId"):
             self.ec2_backend.get_customer_gateway(customer)
@@ -172,7 +173,7 @@ def _route(response: Any) -> tuple[Any, str]:
 
 
 def _telemetry(tunnel: dict[str, Any]) -> dict[str, Any]:
-    """Of a tunnel without a peer."""
+    """The telemetry of a tunnel without a peer."""
     return {
         "OutsideIpAddress": tunnel["OutsideIpAddress"],
         "Status": "DOWN",
@@ -183,12 +184,12 @@ def _telemetry(tunnel: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answered(given: dict[str, Any]) -> dict[str, Any]:
-    """A request's tunnel options as an answer spells them; lists are of {"Value": …} in both."""
+    """A request's tunnel options in the spelling of responses; lists are of {"Value": …} in both."""
     return {_RENAMED.get(name, name): value for name, value in given.items()}
 
 
 def _tunnels(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The two tunnels as AWS answers them: what was asked for, and what AWS decides itself."""
+    """The two tunnels in a response: the requested options, and values that AWS assigns."""
     tunnels = []
     for number in range(2):
         given = asked[number] if number < len(asked) else {}
@@ -202,7 +203,7 @@ def _tunnels(asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _outside_address() -> str:
-    """An address of 198.18.0.0/15, which no one routes (RFC 2544)."""
+    """An address of 198.18.0.0/15, which is not routed (RFC 2544)."""
     return f"198.{mock_random.randint(18, 19)}.{mock_random.randint(0, 255)}.{mock_random.randint(1, 254)}"
 
 
@@ -214,7 +215,7 @@ def _inside_block() -> str:
 
 
 def _configuration(self: Any) -> str:
-    """The XML that a customer downloads; Terraform takes the tunnels' addresses and keys from it."""
+    """The XML that a customer downloads; Terraform reads the tunnels' addresses and keys from it."""
     backend = self.ec2_backend
     customer = backend.get_customer_gateway(self.customer_gateway_id)
     if self.vpn_gateway_id:

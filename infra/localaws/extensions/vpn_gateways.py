@@ -1,4 +1,4 @@
-"""EC2: both ends of a VPN connection."""
+"""EC2: the gateways of VPN connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.localaws.patching import around, method
 
 
 def vpn_gateways() -> None:
-    """DescribeVpnGateways after DetachVpnGateway: AWS forgets a detached VPC, moto keeps it for ever.
+    """DescribeVpnGateways after DetachVpnGateway: AWS drops a detached VPC, moto keeps it.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DetachVpnGateway.html
     """
@@ -28,7 +28,7 @@ def vpn_gateways() -> None:
 
 
 def vgw_route_propagation() -> None:
-    """EnableVgwRoutePropagation and DisableVgwRoutePropagation; DescribeRouteTables reads them back.
+    """EnableVgwRoutePropagation and DisableVgwRoutePropagation; DescribeRouteTables returns the result.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_EnableVgwRoutePropagation.html
     """
@@ -54,7 +54,7 @@ def vgw_route_propagation() -> None:
 
 
 def _asked(response: Any) -> tuple[Any, str]:
-    """The route table and the gateway's id of a request, both known to exist."""
+    """The route table and the gateway's id in a request; both exist."""
     table = response.ec2_backend.get_route_table(response._get_param("RouteTableId"))
     gateway: str = response._get_param("GatewayId")
     response.ec2_backend.get_vpn_gateway(gateway)
@@ -62,10 +62,10 @@ def _asked(response: Any) -> tuple[Any, str]:
 
 
 def customer_gateways() -> None:
-    """CreateCustomerGateway keeps the device's name and a large AS number, and answers an identical request
-    with the gateway that exists: one of the same type, address, AS number and device name.
+    """CreateCustomerGateway stores the device's name and 32-bit AS numbers, and returns the existing gateway
+    for an identical request: one with the same type, address, AS number and device name.
 
-    moto forgets the name, so that Terraform would replace the gateway, and makes another one each time.
+    moto drops the name, so that Terraform would replace the gateway, and creates another one each time.
 
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateCustomerGateway.html
     """
