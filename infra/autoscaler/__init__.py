@@ -1,7 +1,8 @@
-"""The batch autoscaler: works out what pending work needs, and sets the sizes of Auto Scaling groups.
+"""The batch autoscaler: computes what pending work needs, and sets the sizes of Auto Scaling groups.
 
-A controller beside the line from spec to files: it ships in an image of its own, reads the configuration that
-``infra.render.kubernetes.autoscaler`` writes, and imports of the rest the catalogue alone.
+A controller outside of the data flow from spec to files: it has its own container image, reads the
+configuration written by ``infra.render.kubernetes.autoscaler``, and imports only the catalogue from the
+other packages.
 
 ::
 
@@ -9,14 +10,14 @@ A controller beside the line from spec to files: it ships in an image of its own
                                   ^                                        │
                                   └───────────────── Memory ───────────────┘
 
-``decide`` and all that it calls are pure: no clock, no network, the same inputs give the same answer.
+``decide`` and everything that it calls are pure: no clock, no network; equal inputs give equal results.
 
 ::
 
-    observed         what a loop sees: the snapshot, and the cluster's state worked out from it
+    observed         the snapshot of one loop, and the cluster's state computed from it
     placement        where pending pods go, and which groups grow for them
-    scale_down       which machines end, and how
-    launch_failures  what AWS could not launch, and how long it is left alone
+    scale_down       which machines are terminated, and how
+    launch_failures  launches that AWS refused, and back-offs after them
     reporting        Events, metrics, logs, notices, availability
     aws, kube        the two APIs: reads and writes
 

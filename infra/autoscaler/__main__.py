@@ -1,4 +1,4 @@
-"""``python -m infra.autoscaler run | explain``: the controller, and a look at what it would do."""
+"""``python -m infra.autoscaler run | explain``: run the controller, or show what it would do."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from infra.autoscaler.loop import Loop
 
 CONFIG: Final = Path("/etc/autoscaler/config/config.json")
-"""Where the Deployment mounts it."""
+"""The path at which the Deployment mounts it."""
 
 _HANGS: Final = 300.0
-"""Seconds without the end of a loop, good or bad, after which the process is to be restarted."""
+"""Seconds without a finished loop, successful or not, after which the process should be restarted."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code. Errors are for the person at the keyboard: one line, no traceback."""
+    """Returns the exit code. Errors are printed as one line, without a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     asked = _parser().parse_args(given)
     try:
@@ -110,7 +110,7 @@ def _hangs(loop: Loop, config: Config) -> str | None:
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
-    """The first one ends the loop in order, a second one the process."""
+    """The first signal stops the loop gracefully, a second one ends the process."""
 
     def handle(number: int, _: Any) -> None:
         stop.set()

@@ -1,9 +1,9 @@
-"""The parts put together: a cluster's side, AWS's side, and the loop between them.
+"""Assembles the controller: the Kubernetes side, the AWS side, and the loop.
 
 ::
 
     side = Cluster(config, kubeconfig)      client, watches, lease, memory, writers
-    loop = controller(config, side, …)      a loop on them
+    loop = controller(config, side, …)      the loop
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from infra.autoscaler.steady_clock import Steady
 _LOG: Final = logging.getLogger(__name__)
 
 LEASE: Final = "autoscaler"
-"""Its name: the cluster role names it too."""
+"""The name of the Lease, which is also in the cluster role."""
 
 _FIRST_LOOK: Final = 120.0
-"""Seconds until everything must have been listed once."""
+"""Seconds until all kinds must have been listed once."""
 
 
 class Cluster:
@@ -60,7 +60,7 @@ class Cluster:
         terms: Terms | None = None,
         timing: Timing | None = None,
     ) -> None:
-        """``kubeconfig`` None: the service account of the pod that this runs in."""
+        """``kubeconfig``: None for the service account of this pod."""
         self._config = config
         chance = random.Random().random  # noqa: S311, it only spreads waits
         holder = identity()
@@ -76,26 +76,26 @@ class Cluster:
         self._startable: Mapping[str, float] = {}
         self._threads = threading.local()
 
-    # What the executor asks for.
+    # The executor's interface.
 
     def do(self, action: Any) -> Result:
-        """Write."""
+        """Execute an action."""
         return self.writer.do(action)
 
     def pods_on(self, node: str) -> Sequence[Pod]:
-        """A node's pods now."""
+        """The current pods of a node."""
         return self._looks().pods_on(node)
 
     def node(self, name: str) -> Node | None:
-        """A node now."""
+        """The current state of a node."""
         return self._looks().node(name)
 
     def node_of(self, instance: str) -> Node | None:
-        """The node of an instance now."""
+        """The current node of an instance."""
         return self._looks().node_of(instance)
 
     def _looks(self) -> Looks:
-        """One a thread: a decoder is not for several."""
+        """One per thread, as decoders are not thread-safe."""
         if not hasattr(self._threads, "looks"):
             self._threads.looks = Looks(self.client, Decoder())
         looks: Looks = self._threads.looks
@@ -104,19 +104,20 @@ class Cluster:
     # The loop's observers.
 
     def tell(self, cycle: Cycle) -> None:
-        """Events at the pods that wait."""
+        """Write Events for pending pods."""
         if not cycle.dry and cycle.snapshot is not None and cycle.decision is not None:
             self._events.tell(news(cycle.snapshot, cycle.decision, self._config))
 
     def publish(self, cycle: Cycle) -> None:
-        """What everybody may know of the whole, seldom."""
+        """Publish information for all users, at a low rate."""
         if cycle.dry or cycle.snapshot is None or cycle.decision is None:
             return
         snapshot, decision = cycle.snapshot, cycle.decision
 
         def look() -> dict[str, Any]:
-            # Not the view that was decided on: the drains that this loop began are in its memory alone
-            # (`Machine.state`, `Machine.back`), and GPUs of a machine that ends must not be reported as free.
+            # Not the view that was used for the decision: drains that this loop began are only in its memory
+            # (`Machine.state`, `Machine.back`), and GPUs of a machine to be terminated must not be reported
+            # as free.
             view = state_builder.build(snapshot, decision.memory, self._config, decision.at)
             values, self._startable = availability.content(
                 view, snapshot.queues, snapshot.flavors, decision.memory, self._config, self._startable
@@ -127,7 +128,7 @@ class Cluster:
             _LOG.warning("what is free is not published: %s", problem)
 
     def stop(self) -> None:
-        """When the last write has ended: give the lease back, end the watches."""
+        """Release the lease and end the watches. Called after the last write."""
         self.lease.stop()
         self.watcher.stop()
 
@@ -135,7 +136,7 @@ class Cluster:
 def world(
     config: Config, watcher: Watcher, reader: Reader, clock: Callable[[], float]
 ) -> Callable[[], Snapshot]:
-    """What the loop reads with. It raises where the cluster is not known well enough to act on it."""
+    """A function that reads a snapshot. It raises if the cluster is not known well enough to act on it."""
 
     def read() -> Snapshot:
         if not watcher.healthy:
@@ -167,7 +168,7 @@ def controller(
     writing: Clients | None = None,
     clock: Callable[[], float] | None = None,
 ) -> Loop:
-    """A loop on a cluster whose watches have been started."""
+    """The loop for a cluster whose watches have been started."""
     clock = clock or Steady()
     dry = dry or config.dry_run
     parts = Parts(
@@ -183,10 +184,9 @@ def controller(
 
 
 def look(config: Config, kubeconfig: Path | None) -> tuple[Snapshot, Memory]:
-    """Everything once: the cluster, all regions, and what the controller remembers. Nothing is written.
+    """Read everything once: the cluster, all regions, and the controller's memory. Nothing is written.
 
-    ``KubeError`` or ``UsageError`` where the cluster can't be read; what can't be read of AWS is in the
-    snapshot's errors.
+    Raises ``KubeError`` or ``UsageError`` if the cluster cannot be read; errors of AWS are in the snapshot.
     """
     cluster = Cluster(config, kubeconfig)
     cluster.watcher.start()

@@ -1,8 +1,8 @@
-"""How long a group, or a zone of one, is left alone after a failure: longer each time in a row.
+"""Back-off of a group, or of one of its zones, after failures: longer for consecutive ones.
 
-The first failure bars it for ``backoff_min``; one after a bar has ended doubles that, up to ``backoff_max``;
-``backoff_reset`` after the last failure it counts as new. Nothing but time ends a bar: that no failures are
-seen while nobody asks proves nothing.
+The first failure bars it for ``backoff_min``; one after the back-off has ended doubles that, up to
+``backoff_max``; after ``backoff_reset`` without failures the next one counts as the first. Only time ends a
+back-off: the absence of failures while nothing is requested proves nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from infra.autoscaler.memory import Backoff
 
 
 def after(known: Backoff | None, code: str, message: str, when: float, config: Config) -> Backoff:
-    """The bar after a failure at ``when``, given the one that was known before."""
+    """The back-off after a failure at ``when``, given the previous one."""
     if known is None or when - known.last >= config.backoff_reset:
         return Backoff(code, message, when, when, when + length(1, config), 1)
     if when <= known.until:
-        # More of the same attempt: it lasts, but does not grow.
+        # Failures during a back-off extend it, but do not double it.
         last = max(known.last, when)
         return Backoff(
             code, message, known.first, last, max(known.until, last + length(known.step, config)), known.step
@@ -29,20 +29,20 @@ def after(known: Backoff | None, code: str, message: str, when: float, config: C
 
 
 def length(step: int, config: Config) -> float:
-    """Seconds, at the first, second … time in a row."""
-    # After 30 doublings any configured end is reached; the number stays small.
+    """The duration in seconds of the ``step``-th consecutive back-off."""
+    # After 30 doublings every configured maximum is reached; the number stays small.
     longest = max(config.backoff_min, config.backoff_max)
     return float(min(config.backoff_min << min(step - 1, 30), longest))
 
 
 def in_force(backoffs: Mapping[str, Backoff], key: str, now: float) -> Backoff | None:
-    """The bar on ``group`` or ``group/zone`` now."""
+    """The current back-off of ``group`` or ``group/zone``."""
     known = backoffs.get(key)
     return known if known is not None and known.until > now else None
 
 
 def barred(group: Group, backoffs: Mapping[str, Backoff], now: float) -> Backoff | None:
-    """What bars a group as a whole: its own bar, or those of all its zones, until the first of them ends."""
+    """The back-off of a whole group: its own, or, if all its zones have one, the first of them to end."""
     if (own := in_force(backoffs, group.name, now)) is not None:
         return own
     zones = [in_force(backoffs, f"{group.name}/{zone}", now) for zone in group.zones]
@@ -51,7 +51,7 @@ def barred(group: Group, backoffs: Mapping[str, Backoff], now: float) -> Backoff
 
 
 def kept(backoffs: Mapping[str, Backoff], config: Config, now: float) -> dict[str, Backoff]:
-    """Those that still say something: in force, or young enough for the next failure to grow from."""
+    """The back-offs to remember: in force, or recent enough to affect the next one."""
     return {
         key: each
         for key, each in backoffs.items()

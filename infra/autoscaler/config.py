@@ -1,7 +1,7 @@
-"""The configuration: which groups there are, what their machines offer, and the settings of the spec.
+"""The configuration: groups, what their machines offer, and the settings in the spec.
 
 Rendered from the cluster spec as JSON (``config.json`` of the ConfigMap ``autoscaler``). What a machine
-offers is taken from the catalogue, and corrected by nodes that are seen.
+offers is taken from the catalogue, and corrected by observed nodes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class PricedType(Struct, frozen=True, forbid_unknown_fields=True):
     weight: int
     vcpus: int
     on_demand: float | None
-    """USD an hour; None where the catalogue has no price."""
+    """USD per hour; None if the catalogue has no price."""
     spot: float | None
     quota_on_demand: str
-    """The vCPU quota that it counts against: ``on-demand-p``."""
+    """The vCPU quota that applies to it: ``on-demand-p``."""
     quota_spot: str
 
 
 class Group(Struct, frozen=True, forbid_unknown_fields=True):
-    """An Auto Scaling group: a pool at a site. Sizes are capacity units, one of which is a `machine`."""
+    """An Auto Scaling group: a pool at a site. Sizes are in capacity units, which weigh instances."""
 
     name: str
     """Its AWS name."""
@@ -42,30 +42,30 @@ class Group(Struct, frozen=True, forbid_unknown_fields=True):
     order: int
     """Of its site: 0 is the primary one, then the spec's overflow order."""
     priority: int
-    """Of its pool: higher first."""
+    """Of its pool: the higher one first."""
     min: int
     max: int
     zones: tuple[str, ...]
     types: tuple[PricedType, ...]
     on_demand_base: int
     on_demand_percent: int
-    """Of what is above the base; the rest is spot."""
+    """Of the capacity above the base; the rest is Spot."""
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     allocatable: Resources
-    """Of one unit, ``pods`` among it: what the least of its types surely gives pods."""
+    """What one unit offers to pods, including ``pods``: the minimum of its types."""
     drain_timeout_seconds: int
     hook: str = "drain"
-    """The hook that holds a machine which is to end, until we say it may."""
+    """The lifecycle hook that delays termination until we release it."""
 
     @property
     def spot_only(self) -> bool:
-        """Whether new machines come from the spot market alone."""
+        """Whether all new instances are Spot Instances."""
         return self.on_demand_base == 0 and self.on_demand_percent == 0
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """The controller's configuration. Times in seconds, shares in percent, cost in USD an hour."""
+    """The controller's configuration. Times in seconds, shares in percent, cost in USD per hour."""
 
     environment: str
     cluster: str
@@ -78,34 +78,34 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     idle: int = 600
     boot_timeout: int = 900
     settle: int = 30
-    """From the taint of an idle node to the second look."""
+    """From the taint of an idle node to the second check."""
     spare: Mapping[str, int] = {}
-    """Pool → idle nodes kept."""
+    """Pool → number of idle nodes kept."""
     max_hourly_cost: float | None = None
     max_scale_in_percent: int = 10
-    """Of a group, in one loop; at least one."""
+    """Of a group, per loop; at least one."""
     max_cluster_scale_in_percent: int = 10
-    """Of all cloud nodes, in one loop; at least one."""
+    """Of all cloud nodes, per loop; at least one."""
     stop_above_unready_percent: int = 45
     stop_above_unready: int = 3
-    """And more than that many."""
+    """Scale-down stops above this percentage and number of unready nodes."""
     backoff_min: int = 300
     backoff_max: int = 1800
     backoff_reset: int = 10800
     min_priority: int | None = None
-    """No machine is started for pods of a lower one."""
+    """Pods with a lower priority do not start machines."""
     booking: int = 600
     """How long machines of a provisioned request wait for its pods."""
     quotas: Mapping[str, Mapping[str, int]] = {}
     """Region code → vCPU quota → vCPUs."""
     owned: bool = True
-    """Whether nodes outside of all groups are a place for work (physical machines are)."""
+    """Whether nodes outside of all groups (physical machines) accept work."""
     namespace: str = "causeway-system"
     provisioning_class: str = "batch.causeway.dev"
 
 
 def parse(text: bytes | str) -> Config:
-    """The configuration out of JSON; UsageError says what is wrong and where."""
+    """Parse JSON. Raises UsageError, which says what is wrong and where."""
     try:
         return msgspec.json.decode(text, type=Config)
     except msgspec.MsgspecError as error:
@@ -115,7 +115,7 @@ def parse(text: bytes | str) -> Config:
 
 
 def read(path: Path) -> Config:
-    """The configuration of a file."""
+    """Read a configuration file."""
     try:
         return parse(path.read_bytes())
     except OSError as error:

@@ -2,14 +2,14 @@
 
 ::
 
-    detection.learn      the results of our last writes: back-offs, and groups that go back to what they have
-    state_builder.build  machines and groups, with what is coming and what is barred
-    scale_up.plan        a place for everything that waits, or the reason why there is none
+    detection.learn      the results of our last writes: back-offs, and groups to be reduced
+    state_builder.build  machines and groups, with what is starting and what is barred
+    scale_up.plan        a place for all pending work, or the reason why there is none
     spares.more          idle machines to keep ready, if there are too few
-    planner.plan         what is idle, broken or taken away
+    planner.plan         what is idle, broken or interrupted
 
-Requests for machines that did not come are withdrawn first: work that waited for them moves to the next group
-in the same loop.
+Requests for machines that did not start are withdrawn first: work that waited for them moves to the next
+group in the same loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from infra.autoscaler.scale_down import planner
 
 
 def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Decision:
-    """What is to be done, and why. Pure: the same inputs give the same answer."""
+    """The actions and their reasons. Pure: equal inputs give equal results."""
     learned = detection.learn(snapshot, memory, config, now)
     seen = _without(snapshot, learned.shrink)
     view = state_builder.build(seen, learned.memory, config, now)
@@ -57,7 +57,7 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
     actions: tuple[Action, ...] = (*sizes, *holds, *growth.answers, *less.actions)
     stopped = _stopped(view, config)
     if stopped is not None:
-        # Nothing is done, so nothing of it is remembered as done.
+        # If nothing is done, nothing is remembered as done.
         actions, kept = (), replace(learned.memory, idle=less.memory.idle, boots=less.memory.boots)
     wrong = [Notice("setup", name, "warning", f"{name}: {text}") for name, text in sorted(view.notes.items())]
     disputes, refused = scheduler_refusals.judge(snapshot, growth.verdicts, memory.disputed, now)
@@ -79,7 +79,7 @@ def decide(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> De
 
 
 def _without(snapshot: Snapshot, shrink: Mapping[str, int]) -> Snapshot:
-    """The snapshot with groups as large as they will be."""
+    """The snapshot with groups at their reduced sizes."""
     if not shrink:
         return snapshot
     groups = {
@@ -97,7 +97,8 @@ def _sizes(
     lessons: Mapping[str, str],
     extra: Container[str],
 ) -> list[SetDesired]:
-    """One write a group: what it grows to, or what it goes back to. ``extra``: groups that get spare ones."""
+    """One write per group: the size that it grows to, or is reduced to. ``extra``: groups that get spare
+    machines."""
     pods: Counter[str] = Counter()
     for verdict in verdicts:
         if verdict.outcome == "starting":

@@ -1,4 +1,4 @@
-"""What is to be done, and why: the answer of one loop; and what came of each action."""
+"""The result of one loop: actions with their reasons; and the result of each action."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from infra.autoscaler.reasons import Reason
 
 
 class SetDesired(Struct, frozen=True, tag=True):
-    """Set a group's size. Written at most once a group and loop."""
+    """Set a group's size. Written at most once per group and loop."""
 
     group: str
     was: int
     desired: int
     reason: str
     pods: int = 0
-    """For how many pods."""
+    """The number of pods that it is for."""
 
 
 class TaintNode(Struct, frozen=True, tag=True):
-    """Keep new pods off a node: our own taint, so that nobody else's cordon is ever undone."""
+    """Keep new pods off a node with our own taint, so that cordons by others are never undone."""
 
     node: str
     reason: str
 
 
 class FreeNode(Struct, frozen=True, tag=True):
-    """Take our taint off again."""
+    """Remove our taint."""
 
     node: str
     reason: str
 
 
 class Evict(Struct, frozen=True, tag=True):
-    """Ask a pod to leave by the eviction API (a budget may say no)."""
+    """Request the eviction of a pod with the Eviction API, which respects budgets."""
 
     namespace: str
     pod: str
@@ -45,11 +45,12 @@ class Evict(Struct, frozen=True, tag=True):
     node: str
     reason: str
     by: float | None = None
-    """When its machine ends in any case; its pod is notified (annotation ``causeway.dev/ends-at``)."""
+    """When its machine is terminated in any case; written to its pod (annotation
+    ``causeway.dev/ends-at``)."""
 
 
 class Tell(Struct, frozen=True, tag=True):
-    """Tell a pod when its machine ends (annotation ``causeway.dev/ends-at``), and leave it until then."""
+    """Notify a pod of its machine's termination (annotation ``causeway.dev/ends-at``) without evicting it."""
 
     namespace: str
     pod: str
@@ -60,18 +61,18 @@ class Tell(Struct, frozen=True, tag=True):
 
 
 class Terminate(Struct, frozen=True, tag=True):
-    """End one instance and make its group smaller by it, if its node still holds no work."""
+    """Terminate one instance and reduce its group's size, if its node still has no work."""
 
     group: str
     instance: str
     node: str
-    """Empty where none ever joined."""
+    """Empty if none has joined."""
     reason: str
     forced: bool = False
 
 
 class Release(Struct, frozen=True, tag=True):
-    """Complete the lifecycle hook that holds an instance which its group already ends."""
+    """Complete the lifecycle hook of an instance that its group is terminating."""
 
     group: str
     instance: str
@@ -80,7 +81,7 @@ class Release(Struct, frozen=True, tag=True):
 
 
 class RemoveNode(Struct, frozen=True, tag=True):
-    """Delete the Node object of an instance that is gone."""
+    """Delete the Node object of a terminated instance."""
 
     node: str
     uid: str
@@ -99,7 +100,7 @@ class Answer(Struct, frozen=True, tag=True):
 
 
 class HoldFlavor(Struct, frozen=True, tag=True):
-    """Close a flavor of Kueue's to new work, or open it again."""
+    """Close a Kueue flavor to new workloads, or open it again."""
 
     flavor: str
     held: bool
@@ -112,25 +113,25 @@ Action: TypeAlias = (
 
 
 Outcome: TypeAlias = Literal["fits", "coming", "starting", "waits", "never"]
-"""On a node that is there; on one that boots; on one that starts now; later; on no existing group."""
+"""On an existing node; on one that is booting; on one that is launched now; later; on no existing group."""
 
 
 class Verdict(Struct, frozen=True):
-    """The verdict on equal pending pods."""
+    """The verdict on a group of equal pending pods."""
 
     pods: tuple[str, ...]
-    """Their uids; of a gang without pods, none."""
+    """Their uids; empty for a gang without pods."""
     gang: str | None
     count: int
     outcome: Outcome
     where: tuple[str, ...]
-    """Nodes, or groups."""
+    """Nodes or groups."""
     machines: tuple[int, ...] = ()
-    """How many of each group."""
+    """The number of machines per group."""
     reason: Reason | None = None
-    """Why it waits or never fits."""
+    """Why it waits, or never fits."""
     obstacles: tuple[Reason, ...] = ()
-    """Why each group does not take it, in the order in which they are asked."""
+    """Why each group does not fit, in the order in which they are tried."""
     example: str = ""
     """``namespace/name`` of one of them."""
 
@@ -142,17 +143,17 @@ NoticeKind: TypeAlias = Literal[
 
 
 class Notice(Struct, frozen=True):
-    """Something for the people who run the cluster, in every loop in which it holds."""
+    """A notice for administrators, repeated in every loop in which it holds."""
 
     kind: NoticeKind
     about: str
-    """A group, with the code of a failed launch, a node, a pod or a job."""
+    """A group, optionally with the code of a failed launch; a node, a pod or a job."""
     level: Literal["warning", "error"]
     text: str
 
 
 class Figures(Struct, frozen=True):
-    """What metrics show."""
+    """The values of metrics."""
 
     pending: Mapping[str, int] = {}
     """By outcome of the verdicts."""
@@ -160,50 +161,50 @@ class Figures(Struct, frozen=True):
     """By group."""
     desired: Mapping[str, int] = {}
     cost: Mapping[str, float] = {}
-    """By group, USD an hour."""
+    """By group, USD per hour."""
     failures: Mapping[str, int] = {}
-    """By group: capacity failures learned of in this loop."""
+    """By group: capacity failures detected in this loop."""
     unready: int = 0
     ready: int = 0
 
 
 class Decision(Struct, frozen=True):
-    """The answer of one loop."""
+    """The result of one loop."""
 
     at: float
     actions: tuple[Action, ...]
-    """In the order in which they are to be done; those of one group in that order, groups at once."""
+    """In order; actions on one group are executed in that order, groups in parallel."""
     memory: Memory
-    """What must be kept before the first action is done."""
+    """The memory to save before the first action."""
     verdicts: tuple[Verdict, ...] = ()
     notices: tuple[Notice, ...] = ()
     figures: Figures = Figures()
     stopped: str | None = None
-    """Why nothing is written; None if it is."""
+    """Why nothing is written; None otherwise."""
 
 
 Status = Literal[
-    "done",  # it was written
-    "planned",  # it would have been: this is a dry run
-    "needless",  # it is so already
-    "stale",  # the world has changed since it was decided: nothing was written, the next loop looks again
-    "refused",  # the API says no: nothing was written
-    "failed",  # it may have been written or not: no answer, or one that makes no sense
+    "done",  # written
+    "planned",  # would have been written: this is a dry run
+    "needless",  # already in the desired state
+    "stale",  # the state has changed since the decision: nothing was written, the next loop decides again
+    "refused",  # the API refused: nothing was written
+    "failed",  # may or may not have been written: no response, or an invalid one
 ]
 
 
 class Result(Struct, frozen=True):
-    """What a writer says of one action."""
+    """The result of one action."""
 
     status: Status
     text: str = ""
-    """Why, for people; empty where there is nothing to say."""
+    """The reason, for people; may be empty."""
     desired: int | None = None
-    """The size that was written, where that is not the one asked for."""
+    """The size that was written, if it differs from the requested one."""
 
     @property
     def written(self) -> bool:
-        """Whether the world is, or may be, as the action wants it."""
+        """Whether the state is, or may be, as the action wants it."""
         return self.status in ("done", "needless", "failed")
 
 

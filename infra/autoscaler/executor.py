@@ -1,7 +1,7 @@
-"""Executes decisions: regions in parallel, in each first the sizes of its groups, then node by node.
+"""Executes decisions: regions in parallel, in each first the sizes of groups, then node by node.
 
-Each region has its own threads, and so do actions that concern no group: a region that does not answer delays
-only itself. A failed action is a result; it only stops actions on the same node that depend on it.
+Each region has its own threads, as have actions without a group: a region that does not answer delays only
+itself. A failed action is a result; it only stops later actions on the same node.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from infra.autoscaler.decision import (
 from infra.autoscaler.observed.snapshot import Node, Pod
 
 _AT_ONCE: Final = 8
-"""Groups, or nodes, of a region that are worked on at the same time."""
+"""Groups, or nodes, of a region that are processed in parallel."""
 
 
 class Kube(Protocol):
-    """The Kubernetes side. All of it may be called from several threads."""
+    """The Kubernetes side. Thread-safe."""
 
     def do(self, action: TaintNode | FreeNode | Evict | Tell | RemoveNode | Answer | HoldFlavor) -> Result:
-        """Write; what the API says is a result."""
+        """Execute an action; errors of the API are results."""
 
     def pods_on(self, node: str) -> Sequence[Pod]:
-        """The pods of a node, read now. Raises where they can't be."""
+        """The current pods of a node. Raises if they cannot be read."""
 
     def node(self, name: str) -> Node | None:
-        """A node, read now; None if there is none. Raises where it can't be read."""
+        """The current state of a node; None if it does not exist. Raises if it cannot be read."""
 
     def node_of(self, instance: str) -> Node | None:
-        """The node of an instance, read now; None if none has joined. Raises where it can't be read."""
+        """The current node of an instance; None if it has not joined. Raises if it cannot be read."""
 
 
 class Aws(Protocol):
-    """The AWS side. All of it may be called from several threads."""
+    """The AWS side. Thread-safe."""
 
     def set_desired(self, action: SetDesired) -> Result: ...
 
@@ -74,8 +74,8 @@ def run(
 ) -> tuple[Done, ...]:
     """The result of each action, in the decision's order.
 
-    ``dry`` does nothing and says so. ``go_on`` is asked before each action: once it says no, because the
-    lease is lost or the process is asked to stop, the rest is left undone.
+    ``dry``: do nothing, and say so. ``go_on`` is called before each action: once it returns False, because
+    the lease was lost or the process was asked to stop, the rest is skipped.
     """
     if dry:
         return tuple(Done(action, Result("planned")) for action in decision.actions)
@@ -106,7 +106,7 @@ class _Run:
         return tuple(found[number] for number in range(len(self._actions)))
 
     def _region(self, action: Action) -> str:
-        """Where it is done; empty for what concerns no group."""
+        """The region of an action; empty for one without a group."""
         if isinstance(action, SetDesired | Terminate | Release):
             return self._regions.get(action.group, "")
         if isinstance(action, Answer | HoldFlavor):
@@ -114,14 +114,14 @@ class _Run:
         return self._regions.get(self._groups.get(action.node, ""), "")
 
     def _one_region(self, numbers: Sequence[int]) -> dict[int, Done]:
-        """Sizes and flavors first, then node by node: two nodes of a group do not wait for each other."""
+        """Sizes and flavors first, then node by node: nodes of one group do not wait for each other."""
         sizes: dict[str, list[int]] = defaultdict(list)
         nodes: dict[str, list[int]] = defaultdict(list)
         for number in numbers:
             action = self._actions[number]
             if isinstance(action, SetDesired):
                 sizes[action.group].append(number)
-            elif isinstance(action, HoldFlavor):  # before Kueue hears that a request failed
+            elif isinstance(action, HoldFlavor):  # before Kueue learns that a request failed
                 sizes[action.flavor].append(number)
             elif isinstance(action, Answer):
                 nodes[action.gang].append(number)
@@ -169,8 +169,9 @@ class _Run:
                 return self._kube.do(action)
 
     def _terminate(self, action: Terminate) -> Result:
-        """Look at the node's pods once more: one may have come since it was decided, also to a machine that
-        was lost and has come back. What such a one was asked for already keeps it no longer."""
+        """Read the node's pods again before terminating: one may have been scheduled since the decision,
+        also on a node that was lost and is back. Pods that were asked to leave a lost node do not prevent
+        it."""
         try:
             work = [
                 pod
@@ -187,8 +188,8 @@ class _Run:
         return self._aws.terminate(action)
 
     def _pods_of(self, action: Terminate) -> Sequence[Pod]:
-        """The pods of just that instance: it may have joined since it was given up, and its node's name may
-        be another one's by now."""
+        """The pods of exactly this instance: it may have joined since it was given up, and its node's name
+        may belong to another instance by now."""
         if not action.node:
             joined = self._kube.node_of(action.instance)
             return self._kube.pods_on(joined.name) if joined is not None else ()
@@ -198,7 +199,7 @@ class _Run:
         return self._kube.pods_on(action.node)
 
     def _remove(self, action: RemoveNode) -> Result:
-        """A node is deleted once EC2 says that its machine is gone, and not before."""
+        """Delete a node only after EC2 reports its instance as terminated."""
         node = self._kube.node(action.node)
         if node is None or (action.uid and node.uid != action.uid):
             return Result("needless", "the node is gone" if node is None else "it is another node by now")
@@ -215,7 +216,7 @@ class _Run:
 
 
 def _bars(done: Done, then: Action) -> bool:
-    """Whether an action is not to be begun because of the result of an earlier one at the same node."""
+    """Whether the result of an earlier action on the same node prevents an action."""
     if done.result.status in ("done", "needless"):
         return False
     match done.action, then:

@@ -18,7 +18,7 @@ from infra.autoscaler.memory import Memory
 from infra.autoscaler.observed.snapshot import Snapshot
 
 _TRIES: Final = 200
-"""Suspects at most: each costs a loop's work."""
+"""Maximum suspects: each costs the work of a loop."""
 
 
 def isolated(
@@ -29,7 +29,8 @@ def isolated(
     *,
     answer: Callable[[Snapshot, Memory, Config, float], Decision] = decide,
 ) -> Decision:
-    """`decide`, without what makes it fail; raises what it raised where that is not one thing alone."""
+    """`decide` without the input that makes it fail. Raises the original error if removing a single one does
+    not help."""
     try:
         return answer(snapshot, memory, config, now)
     except Exception as problem:
@@ -57,7 +58,7 @@ def isolated(
 
 
 def _without(snapshot: Snapshot, problem: Exception) -> Iterator[tuple[str, Snapshot]]:
-    """Each suspect, and the world without it."""
+    """Yield each suspect, and the snapshot without it."""
     why = f"{type(problem).__name__}: {problem}"
     for name, state in snapshot.groups.items():
         yield (

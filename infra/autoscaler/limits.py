@@ -1,4 +1,4 @@
-"""How much may still be started: maximum sizes of groups, vCPU quotas and the budget, in one ledger.
+"""How much may still be launched: maximum sizes of groups, vCPU quotas and the budget, in one ledger.
 
 Quotas count vCPUs of running instances, by region and market (EC2 user guide,
 ``ec2-on-demand-instances.html`` and ``using-spot-limits.html``). AWS chooses the type and market of a unit;
@@ -20,7 +20,7 @@ from infra.catalogue.labels import CAPACITY
 
 
 class Ledger:
-    """How large each group is and will be. Units are capacity units."""
+    """The current and planned size of each group, in capacity units."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Ledger:
         machines: Iterable[Machine],
         config: Config,
     ) -> None:
-        """``units``: what each group has from the start, coming units among it."""
+        """``units``: the initial units of each group, including those that are starting."""
         self._views = {view.group.name: view for view in groups}
         self._quotas = config.quotas
         self._budget = config.max_hourly_cost
@@ -56,15 +56,15 @@ class Ledger:
                 self._count(machine)
 
     def room(self, name: str) -> int:
-        """How many units more the group may be given now."""
+        """How many more units the group may get now."""
         return self._room(name)[0]
 
     def full(self, name: str) -> Reason | None:
-        """Why it is none; None if there is room."""
+        """Why there is no room; None if there is."""
         return self._room(name)[1]
 
     def take(self, name: str, units: int = 1) -> None:
-        """Give a group so many units more; a negative number gives them back."""
+        """Give a group more units; a negative number returns them."""
         group = self._views[name].group
         before = self._ahead(group, self.units[name]) if self._quotas else {}
         ahead = max(0, self.units[name] - self._there[name])
@@ -78,11 +78,11 @@ class Ledger:
 
     @property
     def cost(self) -> float:
-        """USD an hour of all that is there and ahead."""
+        """USD per hour of everything running and planned."""
         return self._cost
 
     def _room(self, name: str) -> tuple[int, Reason | None]:
-        """Units, and why there are none."""
+        """The number of units, and the reason if there are none."""
         view = self._views[name]
         group = view.group
         most = min(group.max, view.state.max) if view.state else group.max
@@ -104,7 +104,7 @@ class Ledger:
         return room, None
 
     def _within(self, group: Group, room: int, limits: Mapping[str, int]) -> tuple[int, Reason | None]:
-        """The most units, up to ``room``, with which no quota is exceeded, and what limits more."""
+        """The most units, up to ``room``, that do not exceed any quota, and the limiting quota."""
         now = self._ahead(group, self.units[group.name])
         why: Reason | None = None
 
@@ -128,7 +128,7 @@ class Ledger:
         return low, why
 
     def _ahead(self, group: Group, units: int) -> dict[str, int]:
-        """vCPUs by quota of units that have no instance yet, at worst."""
+        """vCPUs by quota of units without an instance, in the worst case."""
         if not self._quotas:
             return {}
         there = self._there[group.name]
@@ -152,7 +152,7 @@ class Ledger:
         return dict(found)
 
     def _count(self, machine: Machine) -> None:
-        """A machine in the cloud that is in none of the groups counts against the quotas as well."""
+        """Cloud machines outside of all groups count against quotas too."""
         kind = instances.find(machine.labels.get(TYPE, ""))
         if kind is None:
             return
@@ -163,7 +163,7 @@ class Ledger:
 
 
 def standing(view: GroupView) -> int:
-    """Units that a group has or has asked for: what it may never be set below."""
+    """Units that a group has or has requested: the minimum for its size."""
     desired = view.state.desired if view.state is not None else 0
     return max(view.present + view.coming, desired)
 
@@ -192,7 +192,7 @@ def _counted(group: Group, instance: Instance) -> Iterable[tuple[str, int]]:
 
 
 def _price(view: GroupView, instance: Instance) -> float:
-    """Of an instance that is there; the group's own price where its type has none."""
+    """The price of a running instance; the group's price if its type has none."""
     for kind in view.group.types:
         if kind.name == instance.type:
             price = kind.spot if instance.spot else kind.on_demand

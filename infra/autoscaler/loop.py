@@ -1,8 +1,8 @@
 """The loop: read → decide → save memory → act → report.
 
-Memory is saved before anything is done. So when a process is killed, its successor reads the current state
-again, and the memory is never older than the actions. A process that cannot save, because another one took
-over, does nothing.
+Memory is saved before any action. So if a process is killed, its successor reads the current state again,
+and the memory is never older than the actions. A process that cannot save, because another one took over,
+does nothing.
 """
 
 from __future__ import annotations
@@ -31,36 +31,37 @@ _V = TypeVar("_V")
 _LOG: Final = logging.getLogger(__name__)
 
 LONGEST_PAUSE: Final = 120.0
-"""Seconds between loops at most, however often they fail."""
+"""Maximum seconds between loops, however often they fail."""
 
 
 class Store(Protocol):
-    """Where memory outlives us."""
+    """Persistent storage of the memory."""
 
     def load(self) -> Memory:
-        """What is kept; raises where it can't be read."""
+        """The stored memory; raises if it cannot be read."""
 
     def save(self, memory: Memory) -> None:
-        """Keep it; raises where that fails, or another has written since we last did."""
+        """Store the memory; raises if that fails, or another process has written since our last write."""
 
 
 class Lease(Protocol):
-    """Who may write."""
+    """Whether this process may write."""
 
     def held(self) -> bool:
-        """Whether we may, by our own clock: cheap, and false before another may think that it may."""
+        """Whether the lease is held, by our own clock: cheap, and False before another process may hold
+        it."""
 
 
 class Cycle(Struct, frozen=True):
-    """What a loop was, for metrics, events, notices and logs."""
+    """One loop, as input of metrics, events, notices and logs."""
 
     at: float
     seconds: float = 0.0
     leading: bool = True
-    """Whether the lease was ours; if not, nothing was looked at."""
+    """Whether the lease was held; if not, nothing was read."""
     dry: bool = False
     snapshot: Snapshot | None = None
-    """None if the world could not be read."""
+    """None if the state could not be read."""
     decision: Decision | None = None
     results: tuple[Done, ...] = ()
     error: str | None = None
@@ -68,18 +69,18 @@ class Cycle(Struct, frozen=True):
 
 
 class Parts(Struct, frozen=True):
-    """What the loop is made of."""
+    """The dependencies of the loop."""
 
     read: Callable[[], Snapshot]
-    """The world now; raises where it can't be known well enough to decide anything."""
+    """Read a snapshot; raises if too little is known to decide anything."""
     decide: Callable[[Snapshot, Memory, Config, float], Decision]
     store: Store
     lease: Lease | None
-    """None where nothing is written."""
+    """None if nothing is written."""
     kube: executor.Kube
     aws: executor.Aws
     observers: Sequence[Callable[[Cycle], None]] = ()
-    """Called after each cycle; what they raise is logged."""
+    """Called after each cycle; exceptions are logged."""
 
 
 class Loop:
@@ -96,9 +97,9 @@ class Loop:
     ) -> None:
         self.stop = stop or Event()
         self.last: float | None = None
-        """When a loop last came to its end without an error, ``clock``'s time."""
+        """When a loop last ended without an error, in ``clock``'s time."""
         self.turned = time.monotonic()
-        """When one last ended, well or not: a process in which none does is to be restarted."""
+        """When a loop last ended, successful or not: a process in which none ends should be restarted."""
         self._config = config
         self._parts = parts
         self._dry = dry or config.dry_run
@@ -109,23 +110,23 @@ class Loop:
 
     @property
     def memory(self) -> Memory:
-        """What is remembered now; empty before the first loop."""
+        """The current memory; empty before the first loop."""
         return self._memory or Memory()
 
     def run(self) -> None:
-        """Run until stopped. Actions under way are then finished; no others are started."""
+        """Run until stopped. Actions in progress are then finished; no others are started."""
         while not self.stop.is_set():
             begun = time.monotonic()
             self.once()
             self.stop.wait(max(0.0, self.pause() - (time.monotonic() - begun)))
 
     def pause(self) -> float:
-        """Seconds from the begin of a loop to that of the next: longer after failures, up to a limit."""
+        """Seconds from the start of a loop to the next: longer after failures, up to a limit."""
         interval = float(self._config.interval)
         return min(interval * 2.0 ** min(self._failures, 16), max(LONGEST_PAUSE, interval))
 
     def once(self) -> Cycle:
-        """One loop. Raises nothing: what goes wrong is in the cycle."""
+        """Run one loop. Never raises: errors are in the cycle."""
         begun = time.monotonic()
         cycle = Cycle(at=self._clock(), dry=self._dry)
         try:
@@ -133,10 +134,10 @@ class Loop:
             self._failures = 0
             self.last = self._clock()
         except Exception as problem:
-            # Another may have written meanwhile, so what is kept is read again.
+            # Another process may have written meanwhile, so the memory is read again.
             self._memory = self._saved = None
             self._failures += 1
-            # Only a fault of ours is worth its traceback.
+            # Only a bug is logged with its traceback.
             _LOG.error("the loop failed: %s", problem, exc_info=not isinstance(problem, CausewayError))
             cycle = replace(cycle, error=f"{type(problem).__name__}: {problem}")
         cycle = replace(cycle, seconds=time.monotonic() - begun)
@@ -169,7 +170,7 @@ class Loop:
             dry=self._dry,
             go_on=lambda: self._may() and not self.stop.is_set(),
         )
-        # Not saved by itself: the next loop does, and one that never comes is only a little less precise.
+        # Not saved separately: the next loop does that, and if there is none, little is lost.
         self._memory = kept(memory, decision, results)
         return replace(cycle, at=decision.at, snapshot=snapshot, decision=decision, results=results)
 
@@ -183,7 +184,7 @@ class Loop:
 
 
 def kept(before: Memory, decision: Decision, results: Sequence[Done]) -> Memory:
-    """The decision's memory without what was not done after all: it is as if it had not been decided."""
+    """The decision's memory without actions that were not executed, as if they had not been decided."""
     resizes = dict(decision.memory.resizes)
     drains = dict(decision.memory.drains)
     bookings = decision.memory.bookings
@@ -209,11 +210,11 @@ def _restore(now: dict[str, _V], before: dict[str, _V], key: str) -> None:
 
 
 _NEW_OBJECTS: Final = 100_000
-"""Objects made and not freed, until the new ones are looked through. A list of pods makes a million that stay
-and that have no cycles: to look through all of them again and again takes a third of a loop."""
+"""Number of new objects before a garbage collection. A list of pods creates a million objects that stay and
+have no cycles: scanning them repeatedly takes a third of a loop."""
 
 
 def collect_seldom() -> None:
-    """Have Python look for cycles among objects seldom. What has no cycles, nearly everything here, is freed
-    at once all the same."""
+    """Make Python's garbage collector run rarely. Objects without cycles, nearly all here, are freed
+    immediately anyway."""
     gc.set_threshold(_NEW_OBJECTS, 50, 100)

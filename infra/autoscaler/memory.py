@@ -1,4 +1,4 @@
-"""What must be known beyond a loop and a restart, as JSON in a ConfigMap."""
+"""The state that must survive a loop and a restart, as JSON in a ConfigMap."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 
 class Backoff(Struct, frozen=True):
-    """A group, or a zone of one, that had no capacity."""
+    """The back-off of a group, or of one of its zones."""
 
     code: str
-    """Its class: ``capacity``, ``quota``, ``addresses`` … as in ``launch_failures.detection``."""
+    """The failure class: ``capacity``, ``quota``, ``addresses`` … as in ``launch_failures.detection``."""
     message: str
     first: float
     last: float
     until: float
     step: int
-    """How many times in a row."""
+    """The number of consecutive back-offs."""
 
 
 class Resize(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Resize(Struct, frozen=True):
 
 
 class Drain(Struct, frozen=True):
-    """A node on its way out."""
+    """A node that is being drained."""
 
     group: str
     instance: str
@@ -41,30 +41,31 @@ class Drain(Struct, frozen=True):
     started: float
     reason: str
     forced: bool = False
-    """Whether it ends in any case: a spot interruption, a lifecycle hook, a machine that never came up."""
+    """Whether it is terminated in any case: a Spot interruption, a lifecycle hook, a machine that never
+    joined."""
     deadline: float | None = None
 
 
 class Booking(Struct, frozen=True):
-    """Machines that wait for a gang."""
+    """Machines reserved for a gang."""
 
     machines: tuple[str, ...]
-    """Node names, or ``group#n`` for those that are still to come."""
+    """Node names, or ``group#n`` for those not yet launched."""
     until: float
 
 
 class Memory(Struct, frozen=True):
-    """All of it. Keys: groups by name, nodes by name, gangs by key."""
+    """The whole memory. Keys: groups by name, nodes by name, gangs by key."""
 
     version: int = 1
     backoffs: dict[str, Backoff] = {}
     """``group`` or ``group/zone``."""
     resizes: dict[str, Resize] = {}
     seen: dict[str, float] = {}
-    """Group → end of the newest failed activity that was judged. One may end long after its start: read
-    back an hour further."""
+    """Group → end of the newest failed activity that was processed. An activity may end long after its
+    start: they are read back another hour."""
     short: dict[str, float] = {}
-    """Group → since when it asks for more than it has."""
+    """Group → since when it requests more than it has."""
     idle: dict[str, float] = {}
     """Node → when its last pod left."""
     drains: dict[str, Drain] = {}
@@ -72,19 +73,19 @@ class Memory(Struct, frozen=True):
     boots: dict[str, float] = {}
     """Instance → when it was first seen."""
     waiting: dict[str, float] = {}
-    """Gang → by when all of it must be up."""
+    """Gang → the deadline for all of its machines."""
     spared: dict[str, float] = {}
-    """Node → until when it is left alone, as it could not be emptied."""
+    """Node → until when it is not drained again, as it could not be emptied."""
     misfits: dict[str, Backoff] = {}
-    """``group/work`` whose machines turned out not to take that work."""
+    """``group/work`` whose machines turned out not to fit that work."""
     disputed: dict[str, float] = {}
-    """Pod, by uid → since when it fits, and the scheduler refuses it."""
+    """Pod uid → since when it fits by our rules, but the scheduler refuses it."""
     broken: dict[str, float] = {}
-    """Broken machine → when its end was first asked for."""
+    """Broken machine → when its termination was first requested."""
 
 
 def moved(memory: Memory, seconds: float) -> Memory:
-    """The same, by a clock that was set so much later: as much time has passed as before."""
+    """The same memory with all times shifted by ``seconds``, after the clock was set."""
 
     def later(when: dict[str, float]) -> dict[str, float]:
         return {key: at + seconds for key, at in when.items()}
@@ -101,7 +102,7 @@ def moved(memory: Memory, seconds: float) -> Memory:
         memory,
         backoffs=barred(memory.backoffs),
         resizes={key: replace(each, at=each.at + seconds) for key, each in memory.resizes.items()},
-        # By AWS's clock.
+        # In AWS's time.
         seen=memory.seen,
         short=later(memory.short),
         idle=later(memory.idle),
@@ -125,12 +126,13 @@ def moved(memory: Memory, seconds: float) -> Memory:
 
 
 def dump(memory: Memory) -> str:
-    """JSON, keys in order: equal memories are equal texts."""
+    """JSON with sorted keys: equal memories give equal texts."""
     return msgspec.json.encode(memory, order="sorted").decode()
 
 
 def load(text: str | bytes) -> Memory:
-    """A memory out of JSON; an empty one where it can't be read (a newer or broken one must stop nothing)."""
+    """Parse a memory; an empty one if it is invalid, as a newer or damaged one must not stop the
+    controller."""
     try:
         return msgspec.json.decode(text, type=Memory)
     except msgspec.MsgspecError:

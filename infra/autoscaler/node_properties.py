@@ -1,4 +1,4 @@
-"""What a node is known by before it is seen and after: what it offers to pods, and what keeps them off it."""
+"""Properties of a node, existing or planned: what it offers to pods, and its taints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Resources: TypeAlias = Mapping[str, int]
 
 
 class Taint(Struct, frozen=True):
-    """What keeps pods off a node."""
+    """A taint of a node."""
 
     key: str
     value: str = ""

@@ -1,4 +1,5 @@
-"""Why work waits, and why a group does not take it: codes with fields. `reporting.sentences` words them."""
+"""Why work waits, and why a group does not fit: codes with fields. `reporting.sentences` turns them into
+text."""
 
 from __future__ import annotations
 
@@ -9,17 +10,17 @@ from msgspec import Struct
 Lasting: TypeAlias = Literal[
     "devices",  # the pod has resource claims (DRA)
     "taint",
-    "label",  # of the pod's node selector
+    "label",  # in the pod's node selector
     "affinity",
-    "volume-zone",  # its volume is elsewhere
-    "size",  # a machine has less than the pod asks for
-    "volumes",  # a machine attaches fewer volumes
-    "gpus",  # machines with GPUs, and others take such a pod
+    "volume-zone",  # its volume is in another zone
+    "size",  # a machine has less than the pod requests
+    "volumes",  # a machine can attach fewer volumes
+    "gpus",  # machines have GPUs, and others fit such a pod
 ]
-"""What is in the way until somebody changes the pod or the group, whatever the group's size."""
+"""Obstacles until the pod or the group is changed, whatever the group's size."""
 
 Passing: TypeAlias = Literal[
-    "mismatch",  # the last machines turned out not to take it
+    "mismatch",  # the last machines turned out not to fit
     "part",  # it has room for a part of a gang
     "unreadable",
     "deleting",
@@ -30,61 +31,61 @@ Passing: TypeAlias = Literal[
     "budget",
     "quota",
     "closed-zones",
-    "rules",  # its rules about zones and other pods allow no place
+    "rules",  # rules about zones and other pods allow no place
 ]
 
 ObstacleCode: TypeAlias = Literal[Lasting, Passing]
-"""Of a group."""
+"""The obstacles of a group."""
 
 WorkCode: TypeAlias = Literal[
-    "blocked",  # no group takes it, each for its own reason
+    "blocked",  # no group fits, each for its own reason
     "no-claim",
-    "no-peers",  # it wants to be with pods that its affinity does not select
+    "no-peers",  # it has affinity to pods that do not exist
     "low-priority",
     "incomplete",  # pods of a gang are missing
     "late",  # not all machines of a gang were up in time
     "fault",
-    "resources",  # no machine that it may be on has as much
-    "unknown-resources",  # nothing of the cluster has any
-    "site-places",  # no site has ever as many places as a gang needs
-    "places",  # nor have all sites together
+    "resources",  # no machine that matches has enough
+    "unknown-resources",  # no machine of the cluster has any
+    "site-places",  # no site can ever hold a gang
+    "places",  # nor can all sites together
 ]
-"""Of work."""
+"""The reasons of work."""
 
 
 class Request(Struct, frozen=True):
-    """What equal pods ask for."""
+    """The requests of equal pods."""
 
     count: int
     requests: tuple[tuple[str, int], ...]
-    """Of each: (resource, amount)."""
+    """Of each pod: (resource, amount)."""
     model: str = ""
-    """Of the GPUs, where it can be one only."""
+    """The GPU model, if only one is possible."""
 
 
 class Reason(Struct, frozen=True, omit_defaults=True, cache_hash=True):
-    """Why: a code, and the fields that it has."""
+    """A code and its fields."""
 
     code: ObstacleCode | WorkCode
     group: str = ""
-    """The group that does not take a pod; empty for a reason of the work's own or of one machine."""
+    """The group that does not fit; empty for a reason of the work itself or of one machine."""
     site: str = ""
-    """The group's."""
+    """The group's site."""
     what: str = ""
-    """The taint; the label or terms asked for; the resource, CSI driver, quota or claim; the failure's class
-    (`launch_failures.status_messages.CLASSES`); what was read of a machine, or failed."""
+    """The taint; the requested label or terms; the resource, CSI driver, quota or claim; the failure class
+    (`launch_failures.status_messages.CLASSES`); what could not be read."""
     has: str | None = None
-    """The machine's own value of the label."""
+    """The machine's value of the label."""
     requested: float | None = None
     limit: float | None = None
-    """What there is of it at most: the resource's amount on a machine, volumes, pods, places, units, USD an
-    hour that are left, vCPUs; seconds that a gang had."""
+    """The maximum: the resource's amount on a machine; volumes, pods, places, units; remaining USD per hour;
+    vCPUs; the seconds that a gang had."""
     region: str = ""
-    """The quota's."""
+    """The region of the quota."""
     zones: tuple[tuple[str, str], ...] = ()
-    """Those that are closed: (zone, the failure's class)."""
+    """Closed zones: (zone, failure class)."""
     until: float | None = None
     """When it is tried again."""
     request: Request | None = None
     short: tuple[Reason, ...] = ()
-    """The ``size`` of each resource that no machine has as much of."""
+    """The ``size`` reasons of each resource of which no machine has enough."""

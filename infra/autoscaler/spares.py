@@ -19,9 +19,9 @@ from infra.autoscaler.scale_down.candidates import spare
 def more(
     view: ClusterState, held: frozenset[str], sizes: Mapping[str, int], memory: Memory, config: Config
 ) -> dict[str, int]:
-    """Groups that are to grow for spare machines → their desired capacity in all, ``sizes`` included.
+    """Groups that grow for spare machines → their new desired capacity, including ``sizes``.
 
-    In overflow order, within all limits. ``held``: machines that work has a use for.
+    In overflow order, within all limits. ``held``: machines that work will use.
     """
     lacking = {pool: count for pool, count in spare(view, held, memory, config).items() if count > 0}
     if not lacking:
@@ -47,5 +47,5 @@ def more(
 
 
 def _weight(group: Group) -> int:
-    """Capacity units of a machine; of several types', the least."""
+    """Capacity units of a machine; the minimum of its types."""
     return min((each.weight for each in group.types), default=1)

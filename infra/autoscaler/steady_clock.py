@@ -1,9 +1,9 @@
-"""The time of day without its jumps.
+"""A wall clock without jumps.
 
 Memory holds wall-clock times, because another process on another machine may read them. If the wall clock
 jumped by an hour, every machine would seem idle for an hour, and every boot too slow. So this clock advances
-with the monotonic clock (clock_gettime(2)), and follows the wall clock in small steps only. It accepts a jump
-that persists, and all times in memory are then shifted by it.
+with the monotonic clock (clock_gettime(2)), and follows the wall clock in small steps only. It accepts a
+jump that persists, and all times in memory are then shifted by it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Final
 
 SMALL: Final = 5.0
-"""Seconds between two looks by which the time of day may differ: what NTP corrects as it goes."""
+"""Maximum seconds by which the wall clock may differ between two reads: NTP corrections are smaller."""
 BELIEVED: Final = 900.0
-"""Seconds after which another time of day is believed. One that is further off than this is refused by AWS
-(SigV4: 15 minutes), so that a wrong one is refused."""
+"""Seconds after which a jump is accepted. AWS refuses requests with a clock that is further off than this
+(SigV4: 15 minutes), so a wrong clock does no harm until then."""
 
 
 class Steady:
@@ -30,7 +30,7 @@ class Steady:
         self._lock = threading.Lock()
         self._ahead = wall() - monotonic()
         self._since: float | None = None
-        """Since when the time of day is elsewhere."""
+        """Since when the wall clock has differed."""
 
     def __call__(self) -> float:
         with self._lock:
@@ -44,8 +44,8 @@ class Steady:
             return now + self._ahead
 
     def moved(self) -> float:
-        """Believe a time of day that has been elsewhere for long. By how many seconds it is later, and so is
-        all that is remembered: 0 nearly always."""
+        """Accept a jump that has persisted. Returns its seconds, by which all times in memory must be
+        shifted; usually 0."""
         self()
         with self._lock:
             if self._since is None or self._monotonic() - self._since < BELIEVED:

@@ -1,1 +1,1 @@
-"""The AWS side: what Auto Scaling groups have, in all regions at once, and what we write to them."""
+"""The AWS side: reads Auto Scaling groups in all regions in parallel, and writes to them."""

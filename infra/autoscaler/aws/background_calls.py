@@ -1,7 +1,7 @@
-"""Calls that must not delay each other: each runs in a thread of its own, with its own timeout.
+"""Runs calls that must not delay each other: each in its own thread, with a common timeout.
 
-A call that times out keeps running in the background, and is not repeated meanwhile. After that, no caller
-waits longer for it than for the others, until it has answered in time again.
+A call that times out continues in the background, and is not repeated meanwhile. After that, callers do not
+wait longer for it than for the others, until it has answered in time again.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from concurrent.futures import Future, wait
 from typing import Any, Final, TypeAlias
 
 Key: TypeAlias = tuple[str, str]
-"""Region, and what is read of it."""
+"""Region, and what is read there."""
 
 _GRACE: Final = 1.0
-"""Seconds that those which were late get beyond the others."""
+"""Extra seconds for calls that were late."""
 
 
 class LateError(Exception):
-    """A call that did not come back in time."""
+    """A call did not return in time."""
 
 
 class Background:
     """Reads in threads. For one caller at a time."""
 
     def __init__(self, deadline: float) -> None:
-        """``deadline``: seconds that a round of calls may take in all."""
+        """``deadline``: the maximum seconds of a round of calls."""
         self._deadline = deadline
         self._running: dict[Key, tuple[float, Future[Any]]] = {}
         self._late: set[Key] = set()
 
     def start(self, key: Key, work: Callable[[], Any]) -> Future[Any]:
-        """Begin; the future of what is on its way already fails with ``LateError``."""
+        """Start a call. If the previous one is still running, the future fails with ``LateError``."""
         now = time.monotonic()
         if key in self._running:
             since, running = self._running[key]
@@ -52,7 +52,7 @@ class Background:
             except BaseException as problem:
                 future.set_exception(problem)
 
-        # Not an executor's thread: the end of the process would wait for those.
+        # Not an executor's thread, for which the end of the process would wait.
         threading.Thread(target=run, name=f"aws {'/'.join(key)}", daemon=True).start()
         return future
 

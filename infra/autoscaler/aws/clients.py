@@ -1,6 +1,6 @@
-"""boto3 clients with short timeouts, one for each service and region, and their errors as messages.
+"""boto3 clients with short timeouts, one per service and region, and their errors as messages.
 
-botocore finds credentials and endpoints: in the environment, a web identity, or the machine's role.
+botocore finds credentials and endpoints: in the environment, by a web identity, or the machine's role.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _CODES_OF_TOO_MANY: Final = {
 }
 _CODES_OF_DENIED: Final = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 _LONGEST: Final = 300
-"""Characters of AWS's own words that are passed on; an encoded authorisation message has thousands."""
+"""Maximum characters of AWS's message; an encoded authorization message has thousands."""
 
 
 class Patience(Struct, frozen=True):
-    """How long a call may take. One that is not answered is made ``attempts`` times in all."""
+    """Timeouts of a call. A call without response is tried ``attempts`` times in total."""
 
     connect: float = 3.0
     """Seconds to reach AWS."""
     read: float = 15.0
-    """Seconds without a byte of the answer."""
+    """Seconds without a byte of the response."""
     attempts: int = 3
-    """botocore waits a second or so between them, longer each time (retry mode ``standard``)."""
+    """botocore waits about a second between attempts, with exponential backoff (retry mode ``standard``)."""
 
 
 READING: Final = Patience()
 WRITING: Final = Patience(connect=2.0, read=7.0, attempts=1)
-"""A write ends sooner than another may have the lease, and is not made twice where the answer is lost."""
+"""A write must end before another replica may hold the lease, and is not repeated if its response is lost."""
 
 
 class Clients:
-    """boto3's clients. May be shared by threads: so may each of them, and a lock is round what makes them."""
+    """boto3 clients. Thread-safe: clients are, and their creation is locked."""
 
     def __init__(self, patience: Patience = READING) -> None:
         self._patience = patience
@@ -51,7 +51,8 @@ class Clients:
         self._made: dict[tuple[str, str], Any] = {}
 
     def get(self, service: str, region: str) -> Any:
-        """``autoscaling`` or ``ec2`` of a region; may raise botocore's errors, as its calls may."""
+        """The client of ``autoscaling`` or ``ec2`` in a region. May raise botocore's errors, as its calls
+        may."""
         with self._lock:
             if (service, region) not in self._made:
                 self._made[service, region] = self._make(service, region)
@@ -61,7 +62,7 @@ class Clients:
         import boto3
         from botocore.config import Config
 
-        library: Any = boto3  # it has no annotations
+        library: Any = boto3  # no type annotations
         if self._session is None:
             self._session = library.session.Session()
         settings: Any = Config
@@ -79,7 +80,7 @@ class Clients:
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """What a call raises: AWS refuses, it can't be asked, or something else answers in its place."""
+    """What a call raises: AWS refuses it, it cannot be sent, or something else answers."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
@@ -87,7 +88,7 @@ def errors() -> tuple[type[Exception], ...]:
 
 
 def code(problem: Exception) -> str:
-    """AWS's word for a refusal (``ValidationError``), or botocore's for what it could not ask."""
+    """AWS's error code (``ValidationError``), or botocore's exception if the call could not be made."""
     response = getattr(problem, "response", None)
     if isinstance(response, dict):
         return str(response.get("Error", {}).get("Code", "unknown"))
@@ -95,7 +96,7 @@ def code(problem: Exception) -> str:
 
 
 def message(problem: Exception) -> str:
-    """What AWS says about a refusal; botocore's text for what it could not ask."""
+    """AWS's message, or botocore's text if the call could not be made."""
     response = getattr(problem, "response", None)
     if isinstance(response, dict):
         return str(response.get("Error", {}).get("Message") or "")
@@ -103,7 +104,7 @@ def message(problem: Exception) -> str:
 
 
 def refused(problem: Exception) -> bool:
-    """Whether AWS surely did nothing: it answered, and said no (HTTP 4xx), or was never reached."""
+    """Whether AWS certainly did nothing: it refused (HTTP 4xx), or was never reached."""
     response = getattr(problem, "response", None)
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
@@ -112,12 +113,12 @@ def refused(problem: Exception) -> bool:
 
 
 def throttled(problem: Exception) -> bool:
-    """Whether AWS did nothing, because there are too many calls."""
+    """Whether AWS did nothing because of throttling."""
     return code(problem) in _CODES_OF_TOO_MANY
 
 
 def away(problem: Exception) -> bool:
-    """Whether there was no answer: nothing listens, the way there is cut, or it takes too long."""
+    """Whether there was no response: connection refused, network down, or timeout."""
     from botocore.exceptions import ConnectionError as NoConnection
     from botocore.exceptions import HTTPClientError
 
@@ -125,14 +126,14 @@ def away(problem: Exception) -> bool:
 
 
 def _asked(problem: Exception) -> bool:
-    """Whether the request may have arrived although no answer did."""
+    """Whether the request may have been received although there was no response."""
     from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
     return not isinstance(problem, (ConnectTimeoutError, EndpointConnectionError))
 
 
 def words(problem: Exception) -> str:
-    """An error in one line for people: AWS's code, what it says, what to do about the usual ones."""
+    """An error in one line for people: AWS's code, its message, and the fix for common ones."""
     what = code(problem)
     said = " ".join(message(problem).split())
     if len(said) > _LONGEST:

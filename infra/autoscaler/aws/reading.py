@@ -2,12 +2,12 @@
 
 For each region, in parallel::
 
-    groups      DescribeAutoScalingGroups, by name; a group that lacks the cluster's tag is none of ours
-    activities  DescribeScalingActivities of the region, back to those that are known
-    instances   DescribeInstances: of those that are new, and of those that do not run
-    spot        DescribeSpotInstanceRequests that AWS has marked to end
-    hooks       DescribeLifecycleHooks, now and then
-    prices      DescribeSpotPriceHistory, now and then
+    groups      DescribeAutoScalingGroups, by name; a group without the cluster's tag is not ours
+    activities  DescribeScalingActivities of the region, back to those already known
+    instances   DescribeInstances: of new ones, and of those that are not running
+    spot        DescribeSpotInstanceRequests that AWS has marked for interruption
+    hooks       DescribeLifecycleHooks, occasionally
+    prices      DescribeSpotPriceHistory, occasionally
 
 If a region's groups cannot be read, the region is left out; if one of the others cannot, less is known about
 it. Failures are recorded in ``Reading.errors`` and do not affect other regions.
@@ -32,37 +32,37 @@ from infra.autoscaler.config import Config
 from infra.autoscaler.observed.snapshot import Activity, GroupState
 
 DEADLINE: Final = 20.0
-"""Seconds that a loop waits for AWS, whatever of it does not answer."""
+"""Maximum seconds that a loop waits for AWS."""
 
 _NAMES: Final = 50
-"""Names that DescribeAutoScalingGroups takes in one call."""
+"""Maximum names in one DescribeAutoScalingGroups call."""
 _VALUES: Final = 200
-"""Values that a filter of EC2's takes."""
+"""Maximum values of an EC2 filter."""
 _PAGES: Final = 10
-"""Pages of activities, of 100 each: newest first, so those that are left out are the oldest."""
+"""Maximum pages of activities, of 100 each: newest first, so the oldest are left out."""
 _LOOK_BACK: Final = 3 * 3600.0
-"""Seconds. Nothing older is news to anybody, however long we were away."""
+"""Seconds. Older activities are ignored, even after a long downtime."""
 _NOTICE: Final = 120.0
-"""Seconds from a spot interruption notice to the end of the machine."""
+"""Seconds from a Spot interruption notice to the termination."""
 _HOOKS_LAST: Final = 600.0
 _PRICES_LAST: Final = 300.0
 _MARKED: Final = ("marked-for-termination", "marked-for-stop")
 _NOT_RUNNING: Final = ("pending", "shutting-down", "stopping", "stopped")
-"""Not ``terminated``: EC2 goes on listing those for an hour, a thousand of them after a large job."""
+"""Not ``terminated``: EC2 lists those for an hour, and there may be a thousand after a large job."""
 _TYPES_OF_PRICES: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 _TERMINATING: Final = "autoscaling:EC2_INSTANCE_TERMINATING"
 
 
 class Reading(Struct, frozen=True):
-    """All of it."""
+    """The result of reading all regions."""
 
     groups: Mapping[str, GroupState]
-    """By name; those that could not be read are not here."""
+    """Groups by name; without those that could not be read."""
     errors: Mapping[str, str]
-    """``aws/us-west-2`` where nothing could be read of a region, ``aws/us-west-2/spot`` for a part,
-    ``aws/us-west-2/research-west-gpu`` for a group → why, for people."""
+    """``aws/us-west-2`` if the region could not be read, ``aws/us-west-2/spot`` for a part,
+    ``aws/us-west-2/research-west-gpu`` for a group → the reason, for people."""
     prices: Mapping[str, float]
-    """``us-west-2a/p3.8xlarge`` → USD an hour."""
+    """``us-west-2a/p3.8xlarge`` → USD per hour."""
 
 
 class Reader:
@@ -87,7 +87,7 @@ class Reader:
         ]
 
     def read(self) -> Reading:
-        """Everything."""
+        """Read all regions."""
         futures: dict[Key, Future[Any]] = {}
         for region in self._regions:
             futures.update(region.begin(self._background))
@@ -114,7 +114,7 @@ class Reader:
 
 
 class _Region:
-    """A region's calls, and what is remembered of their answers because it does not change, or seldom."""
+    """A region's calls, and cached results that change rarely or never."""
 
     def __init__(
         self, config: Config, name: str, groups: Sequence[str], clients: Clients, clock: Callable[[], float]
@@ -158,7 +158,7 @@ class _Region:
     def finish(
         self, rows: Sequence[responses.Row], parts: Mapping[str, Any]
     ) -> tuple[dict[str, GroupState], dict[str, str]]:
-        """Groups by name, and why some are not there."""
+        """Groups by name, and the reasons for missing ones."""
         activities: dict[str, list[Activity]] = defaultdict(list)
         for each in parts.get("activities", ()):
             activities[each.group].append(each)
@@ -173,7 +173,7 @@ class _Region:
                 if owner != self._config.cluster:
                     faults[name] = f"its tag cluster is {owner or 'not set'}, so it is none of ours"
                     continue
-                # What can't be asked is taken to be as it was rendered.
+                # If hooks cannot be read, they are assumed to be as rendered.
                 hooks = self._hooks[name][1] if name in self._hooks else self._rendered[name]
                 found[name] = responses.group(
                     row, self.name, self._machines, interrupted, activities[name], hooks
@@ -196,8 +196,8 @@ class _Region:
         ]
 
     def _read_activities(self, since: float) -> list[Activity]:
-        """AWS lists those in progress, then the newest first. What is over does not change: a page with
-        nothing new is the last that is read, once all that were in progress were met again."""
+        """AWS lists activities in progress, then the newest. Completed ones do not change: reading stops
+        after a page without new ones, once all that were in progress have been seen again."""
         client = self._clients.get("autoscaling", self.name)
         ours = set(self._groups)
         found = {one: each for one, each in self._activities.items() if each.start >= since}
@@ -218,12 +218,12 @@ class _Region:
         return [each for each in found.values() if each.group in ours]
 
     def _read_machines(self, rows: Future[list[responses.Row]]) -> dict[str, responses.Machine]:
-        """All instances of all groups. When one was launched, and how it was bought, is asked once."""
+        """All instances of all groups. Launch time and market of an instance are read once."""
         client = self._clients.get("ec2", self.name)
         try:
             ids = {str(each["InstanceId"]) for row in rows.result() for each in row.get("Instances", ())}
         except Exception:
-            return {}  # that the groups can't be read is said already
+            return {}  # the error of reading the groups is reported already
         before = {one: each for one, each in self._machines.items() if one in ids}
         known = {one: each for one, each in before.items() if each.state == "running"}
         found = {
@@ -234,7 +234,7 @@ class _Region:
             )
         }
         for some in chunks(sorted(ids - known.keys() - found.keys()), _VALUES):
-            # By filter: one that EC2 does not know yet, or any more, is an error to InstanceIds.
+            # By filter, as an instance that EC2 does not know is an error in InstanceIds.
             found |= {
                 str(row["InstanceId"]): responses.machine(row)
                 for row in _instances(client, ("instance-id", some))
@@ -243,7 +243,7 @@ class _Region:
         return {one: each for one, each in (forgotten | known | found).items() if one in ids}
 
     def _read_interruptions(self) -> dict[str, float]:
-        """Instance → when AWS takes it away."""
+        """Instance → when AWS terminates it."""
         client = self._clients.get("ec2", self.name)
         pages = client.get_paginator("describe_spot_instance_requests").paginate(
             Filters=[{"Name": "status-code", "Values": list(_MARKED)}], PaginationConfig={"PageSize": 1000}
@@ -272,7 +272,7 @@ class _Region:
         pages = client.get_paginator("describe_spot_price_history").paginate(
             InstanceTypes=self._spot_types,
             ProductDescriptions=list(_TYPES_OF_PRICES),
-            StartTime=now,  # the prices of now
+            StartTime=now,  # only current prices
             PaginationConfig={"PageSize": 1000},
         )
         self.prices = {
@@ -295,7 +295,7 @@ def _instances(client: Any, *filters: tuple[str, Collection[str]]) -> Iterator[r
 
 
 def chunks(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """The same in lists of at most ``size``."""
+    """Lists of at most ``size`` items."""
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some

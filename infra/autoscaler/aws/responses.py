@@ -1,6 +1,6 @@
-"""Converts AWS's responses to our types. Pure: dicts from boto3 in, frozen structs out.
+"""Converts AWS's responses to our types. Pure: dicts from boto3 to frozen structs.
 
-A row with missing fields is read as far as possible: one odd machine must not hide its group.
+A row with missing fields is read as far as possible, so that one unusual instance does not hide its group.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 class Machine(Struct, frozen=True):
-    """What EC2 tells of an instance."""
+    """An EC2 instance."""
 
     launched: float | None
     spot: bool
@@ -44,7 +44,7 @@ def group(
     activities: Iterable[Activity] = (),
     hooks: Iterable[str] = (),
 ) -> GroupState:
-    """A group of DescribeAutoScalingGroups, with what other calls tell of it."""
+    """A group of DescribeAutoScalingGroups, with data from other calls."""
     return GroupState(
         name=str(row["AutoScalingGroupName"]),
         region=region,
@@ -101,7 +101,8 @@ def activity(row: Row) -> Activity:
 
 
 def _zone(details: object) -> str:
-    """``{"Subnet ID": "subnet-1", "Availability Zone": "us-west-2a"}`` as text; all else names none."""
+    """The zone in ``{"Subnet ID": "subnet-1", "Availability Zone": "us-west-2a"}`` as text; empty for other
+    details."""
     try:
         told = json.loads(str(details or "{}"))
     except ValueError:
@@ -115,12 +116,12 @@ def tag(row: Row, key: str) -> str | None:
 
 
 def seconds(moment: object) -> float | None:
-    """A time of boto3's, in seconds since the epoch."""
+    """A boto3 time in seconds since the epoch."""
     return moment.timestamp() if isinstance(moment, datetime) else None
 
 
 def whole(value: object, otherwise: int) -> int:
-    """A number, however it is written; ``otherwise`` for what is none."""
+    """An integer in any notation; ``otherwise`` if it is not one."""
     try:
         return int(str(value))
     except ValueError:

@@ -2,10 +2,10 @@
 
 ::
 
-    SetDesired   the size, never below the instances that are there, never beyond min and max, never over
-                 somebody else's change
-    Terminate    one instance, and its group smaller by it
-    Release      the lifecycle hook that holds an instance which its group ends
+    SetDesired   the size, never below the present instances, never beyond min and max, never over
+                 another client's change
+    Terminate    one instance, reducing its group's size
+    Release      the lifecycle hook that delays an instance's termination by its group
 
 All are safe to repeat: a write that changes nothing is ``needless``. Errors from AWS are results, not
 exceptions.
@@ -28,17 +28,17 @@ Write = SetDesired | Terminate | Release
 _A = TypeVar("_A", SetDesired, Terminate, Release)
 
 _PAUSES: Final = (0.5, 1.5)
-"""Seconds before a call is made again that AWS had too many of."""
+"""Seconds before a throttled call is retried."""
 _SILENCE: Final = 5.0
-"""Seconds for which a region is left alone that did not answer."""
+"""Seconds for which a region that did not answer is not called."""
 _AT_MIN: Final = "desiredSize equals minSize"
-"""In AWS's words, where a group can't become smaller."""
+"""AWS's message if a group cannot become smaller."""
 _NO_HOOK: Final = "No active Lifecycle Action found"
 _GONE: Final = ("Instance Id not found", "is not part of Auto Scaling group", "not found")
 
 
 class AwsWriter:
-    """Writes to the groups of a configuration. May be shared by threads."""
+    """Writes to the groups of a configuration. Thread-safe."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class AwsWriter:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clients`` with the patience ``WRITING``. ``may`` says whether the lease is ours: asked right
-        before each write."""
+        """``clients`` with the timeouts ``WRITING``. ``may`` returns whether this process holds the lease:
+        called right before each write."""
         self._groups: Mapping[str, Group] = {group.name: group for group in config.groups}
         self._cluster = config.cluster
         self._clients = clients
@@ -58,25 +58,25 @@ class AwsWriter:
         self._sleep = sleep
         self._clock = clock
         self._silent: dict[str, float] = {}
-        """Region → until when it is left alone."""
+        """Region → time until which it is not called."""
 
     def set_desired(self, action: SetDesired) -> Result:
-        """Set a group's size, if it is still what it was when that was decided."""
+        """Set a group's size, if it is unchanged since the decision."""
         return self._told(action, self._set_desired)
 
     def terminate(self, action: Terminate) -> Result:
-        """End one instance and make its group smaller by it.
+        """Terminate one instance and reduce its group's size.
 
-        A forced one at its group's least size is replaced: it ends in any case.
+        A forced one in a group at its minimum size is replaced, as it must be terminated in any case.
         """
         return self._told(action, self._terminate)
 
     def release(self, action: Release) -> Result:
-        """Let an instance go that its group's hook holds."""
+        """Complete the lifecycle hook of an instance."""
         return self._told(action, self._release)
 
     def ended(self, region: str, instance: str) -> bool | None:
-        """Whether an instance is gone, as EC2 has it now; None where that is unknown."""
+        """Whether an instance is terminated, according to EC2; None if unknown."""
         try:
             found = self._call(
                 self._clients.get("ec2", region).describe_instances,
@@ -99,7 +99,7 @@ class AwsWriter:
             return Result("stale", "the lease is not ours any more")
         except clients.errors() as problem:
             if clients.away(problem):
-                # All that is left to do there would wait as long, and the next loop for it.
+                # Further calls would time out as well, and delay the next loop.
                 self._silent[group.region] = self._clock() + _SILENCE
             return Result("refused" if clients.refused(problem) else "failed", clients.words(problem))
 
@@ -128,9 +128,9 @@ class AwsWriter:
         return Result("done", why, desired if desired != action.desired else None)
 
     def _not_below(self, client: Any, group: Group, desired: int, why: str) -> tuple[int, str]:
-        """The size, put up again if a machine has come between our look and our write.
+        """The size, increased if an instance was launched since the read.
 
-        AWS would end one to get down to the size, and which one would be its own choice.
+        Otherwise AWS would terminate one, of its own choice, to reach the size.
         """
         try:
             state = self._group(client, group)
@@ -163,8 +163,8 @@ class AwsWriter:
             return Result("refused", f"the group is at its least size, {state.min}")
         try:
             if over:
-                # Its types weigh more than what was asked for. As much as is there starts nothing, and AWS
-                # has something then that it can take this one off.
+                # An instance may weigh more than one unit. Setting the size to what is present launches
+                # nothing, and then AWS can subtract this instance from it.
                 self._write(
                     client.set_desired_capacity,
                     AutoScalingGroupName=group.name,
@@ -207,7 +207,7 @@ class AwsWriter:
         return Result("done")
 
     def _group(self, client: Any, group: Group) -> GroupState | Result:
-        """A group as it is now; the reason why it is not to be written."""
+        """The group's current state, or the result that says why it must not be written."""
         found = self._call(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group.name])
         rows = found["AutoScalingGroups"]
         if not rows:
@@ -220,7 +220,7 @@ class AwsWriter:
         return state
 
     def _instance(self, client: Any, instance: str) -> Mapping[str, Any] | None:
-        """An instance as its group has it now."""
+        """An instance, as its group lists it now."""
         found = self._call(client.describe_auto_scaling_instances, InstanceIds=[instance])
         rows = found["AutoScalingInstances"]
         return rows[0] if rows else None
@@ -229,7 +229,7 @@ class AwsWriter:
         self._call(call, write=True, **arguments)
 
     def _call(self, call: Callable[..., Any], *, write: bool = False, **arguments: Any) -> Any:
-        """A call, again after a moment where AWS has too many: it did nothing then."""
+        """Make a call, retried if throttled, as AWS did nothing then."""
         for pause in (*_PAUSES, None):
             if write and not self._may():
                 raise _NotOursError
@@ -243,7 +243,7 @@ class AwsWriter:
 
 
 class _NotOursError(Exception):
-    """The lease is gone: nothing may be written."""
+    """The lease was lost: nothing may be written."""
 
 
 def _changed(asked: int, written: int, state: GroupState) -> str:

@@ -1,17 +1,17 @@
-"""The Kubernetes side: what is seen by lists and watches, and what is written.
+"""The Kubernetes side: reads by lists and watches, and writes.
 
-Bytes come by urllib3 and are decoded once, where they change; the ``kubernetes`` package says only where the
-API is and who we are. Nothing here decides anything.
+Data is read with urllib3 and decoded once, when it changes; the ``kubernetes`` package only provides the
+API's address and credentials. No decisions are made here.
 
 ================  ==============================================================================
-``credentials``   who asks: a kubeconfig, or a pod's service account; read again as files change
-``client``        one call: timeouts, retries, errors in words
-``kinds``         what is watched, and which of it a cluster may do without
-``watching``      a cache a kind, kept by list and watch
-``reading``       one fresh look, before something is ended
-``lease``         who writes
-``store``         what is remembered, in a ConfigMap
-``writing``       taints, evictions, removals, answers to provisioning requests
-``events``        what people read at their pods
+``credentials``   a kubeconfig, or a pod's service account; read again as files change
+``client``        one call: timeouts, retries, errors as messages
+``kinds``         the watched kinds, and which of them are optional
+``watching``      a cache per kind, maintained by list and watch
+``reading``       a fresh read before something is terminated
+``lease``         leader election
+``store``         the memory, in a ConfigMap
+``writing``       taints, evictions, deletions, conditions of provisioning requests
+``events``        Events of pods, for users
 ================  ==============================================================================
 """

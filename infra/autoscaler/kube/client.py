@@ -21,13 +21,13 @@ from infra.errors import DriveError
 
 CONNECT: Final = 5.0
 READ: Final = 15.0
-"""Seconds between two pieces of an answer."""
+"""Timeout in seconds between two parts of a response."""
 TOTAL: Final = 30.0
-"""Seconds for a call with all its tries."""
+"""Timeout in seconds of a call including retries."""
 BIGGEST: Final = 512 * 2**20
-"""Bytes of one answer; more is not an answer of this API."""
+"""Maximum bytes of a response; this API never sends more."""
 LONGEST: Final = 64 * 2**20
-"""Bytes of one line of a watch. etcd takes no object of more than a few MiB."""
+"""Maximum bytes of one line of a watch. etcd does not store objects of more than a few MiB."""
 
 MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json"
@@ -39,19 +39,19 @@ _MOST: Final = 8.0
 
 
 class KubeError(DriveError):
-    """The Kubernetes API was of no help."""
+    """A call to the Kubernetes API failed."""
 
 
 class AwayError(KubeError):
-    """It does not answer, or not to the end."""
+    """The API does not answer, or not completely."""
 
 
 class SilentError(AwayError):
-    """It answered, and then said nothing for too long."""
+    """The connection was silent for too long."""
 
 
 class RefusedError(KubeError):
-    """It says no. ``code`` is the HTTP status, ``reason`` Kubernetes' own word for it (``Conflict``)."""
+    """The API refused. ``code`` is the HTTP status, ``reason`` Kubernetes' reason (``Conflict``)."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class RefusedError(KubeError):
         self.code = code
         self.reason = reason
         self.wait = wait
-        """Seconds after which the server wants to be asked again."""
+        """Seconds after which the server asks to retry."""
         self.causes = causes
         self.whole = whole
-        """Whether Kubernetes itself said it (a Status), not something on the way to it."""
+        """Whether the response is from Kubernetes itself (a Status), not from a proxy."""
         super().__init__(f"{message} ({code})")
 
 
@@ -84,7 +84,7 @@ class _Details(Struct, rename="camel"):
 
 
 class Status(Struct):
-    """Kubernetes' answer where there is nothing else to give (meta/v1 Status)."""
+    """Kubernetes' response without an object (meta/v1 Status)."""
 
     kind: str = ""
     code: int = 0
@@ -97,7 +97,7 @@ _STATUS: Final = msgspec.json.Decoder(Status, strict=False)
 
 
 class Client:
-    """Calls by anybody's threads."""
+    """A thread-safe client."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         agent: str = "causeway-autoscaler",
     ) -> None:
-        """``chance`` gives numbers from 0 up to 1 as ``random.Random().random`` does; it spreads waits."""
+        """``chance`` returns random numbers in [0, 1) as ``random.Random().random`` does; used for jitter."""
         self._credentials = credentials
         self._chance = chance
         self._clock = clock
@@ -122,7 +122,7 @@ class Client:
         return self.call("GET", path, query=query, tries=tries, total=total)
 
     def find(self, path: str, *, tries: int = 4, total: float = TOTAL) -> bytes | None:
-        """An object, or None where there is none."""
+        """An object, or None if it does not exist."""
         try:
             return self.get(path, tries=tries, total=total)
         except RefusedError as problem:
@@ -141,9 +141,10 @@ class Client:
         tries: int = 4,
         total: float = TOTAL,
     ) -> bytes:
-        """The answer's body. ``RefusedError``, ``AwayError``; ``body`` is what msgspec can write.
+        """The body of the response. Raises ``RefusedError`` or ``AwayError``; ``body`` is serialized by
+        msgspec.
 
-        Who writes sees to it that a second try does no harm: by a resource version or a uid in what is sent.
+        Callers must make writes safe to repeat: by a resource version or a uid in the request.
         """
         data = None if body is None else msgspec.json.encode(body)
         ends = self._clock() + total
@@ -158,7 +159,7 @@ class Client:
                 pause, said = problem.wait, problem
             except AwayError as problem:
                 pause, said = None, problem  # type: ignore[assignment]
-            # Half of each wait is random: clients that were turned away together come back apart.
+            # Half of each wait is random, so that clients do not retry simultaneously.
             pause = max(pause or 0.0, min(_MOST, _FIRST * 2.0**attempt) * (0.5 + self._chance() / 2))
             if attempt == tries or self._clock() + pause >= ends:
                 raise said
@@ -194,7 +195,8 @@ class Client:
 
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str], *, silence: float) -> Iterator[Stream]:
-        """A watch, open until it is left. ``SilentError`` after ``silence`` seconds without a byte."""
+        """A watch, open until the block ends. Raises ``SilentError`` after ``silence`` seconds without a
+        byte."""
         response = self._open("GET", path, query, None, JSON, CONNECT, silence)
         with _closing(response):
             if response.status != 200:
@@ -238,14 +240,15 @@ class Client:
 
 
 class Stream:
-    """Lines that arrive."""
+    """A stream of lines."""
 
     def __init__(self, response: Any, path: str) -> None:
         self._response = response
         self._path = path
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Lines, as many as came together; ends where the server ends it. ``AwayError`` for a cut."""
+        """Lines, in batches as they arrive; ends when the server ends the stream. Raises ``AwayError`` if it
+        breaks."""
         rest: list[bytes] = []
         size = 0
         while piece := _read(self._response, self._path):
@@ -263,11 +266,11 @@ class Stream:
             raise AwayError(f"{self._path} was cut in the middle of a line")
 
     def end(self) -> None:
-        """Wakes the thread that waits for a line, from another thread."""
+        """End the stream from another thread, waking the reader."""
         try:
             self._response.shutdown()
         except (OSError, ValueError, RuntimeError):
-            return  # it has ended by itself
+            return  # it has ended already
 
 
 def _read(response: Any, path: str) -> bytes:
@@ -284,7 +287,7 @@ def _read(response: Any, path: str) -> bytes:
 
 @contextmanager
 def _closing(response: Any) -> Iterator[None]:
-    """What was not read to its end takes its connection with it; the rest is back in the pool by then."""
+    """A response that was not read completely closes its connection; others return it to the pool."""
     try:
         yield
     finally:
@@ -293,7 +296,7 @@ def _closing(response: Any) -> Iterator[None]:
 
 
 def refusal(method: str, path: str, code: int, body: bytes, after: str | None = None) -> RefusedError:
-    """What the server said, in its words."""
+    """The error in the server's words."""
     whole = True
     try:
         status = _STATUS.decode(body)
@@ -316,7 +319,7 @@ def refusal(method: str, path: str, code: int, body: bytes, after: str | None = 
 
 
 def away(path: str, problem: Exception) -> AwayError:
-    """In one line, without urllib3's own names of things."""
+    """The error in one line, without class names of urllib3."""
     said = str(getattr(problem, "reason", None) or problem).strip() or type(problem).__name__
     line = said.splitlines()[-1].rpartition("): ")[2]
     return AwayError(f"the API does not answer to {path}: {line}")

@@ -1,8 +1,8 @@
-"""Address of the API and credentials, read by the ``kubernetes`` package's loaders.
+"""Address of the API and credentials, read with the ``kubernetes`` package's loaders.
 
-The loaders support kubeconfigs with client certificates, tokens and exec commands, and the service account of
-a pod. They read files once; here they are read again, as files change while a controller runs for months: the
-kubelet replaces a pod's token each hour, certificates are renewed, a CA is replaced.
+The loaders support kubeconfigs with client certificates, tokens and exec plugins, and the service account of
+a pod. They read files once; here they are read again, as files change while a controller runs for months:
+the kubelet replaces a pod's token each hour, certificates are renewed, a CA is replaced.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import yaml
 from infra.errors import UsageError
 
 _FRESH: Final = 60.0
-"""Seconds for which files are taken to be as they were read."""
+"""Seconds for which files are assumed to be unchanged."""
 _AGAIN: Final = 5.0
-"""Seconds after which credentials that could not be read, or were refused, are read once more."""
+"""Seconds after which credentials that could not be read, or were refused, are read again."""
 _CONNECTIONS: Final = 64
-"""Kept open to the API: a watch a kind, and some for writers."""
+"""Connections to the API kept open: one watch per kind, and some for writers."""
 
-# A peer that went away without a word is noticed within half a minute, also by a watch that only listens.
+# TCP keepalive detects a dead peer within half a minute, also on an idle watch.
 _KEEPALIVE: Final = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -41,7 +41,7 @@ _KEEPALIVE: Final = [
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a request gets there."""
+    """The connection settings of a request."""
 
     pool: Any
     """urllib3's PoolManager."""
@@ -50,7 +50,7 @@ class Way:
 
 
 class Credentials:
-    """A kubeconfig's current context, or with None the service account of the pod that this runs in."""
+    """The current context of a kubeconfig, or with None the service account of this pod."""
 
     def __init__(
         self, kubeconfig: Path | None = None, *, clock: Callable[[], float] = time.monotonic
@@ -65,7 +65,8 @@ class Credentials:
         self._lasts = 0.0
 
     def way(self) -> Way:
-        """The way now. ``UsageError`` if there never was one; what can't be read again stays as it was."""
+        """The current settings. Raises ``UsageError`` if there never were any; if files cannot be read
+        again, the previous ones are used."""
         with self._lock:
             now = self._clock()
             if self._made is None or now >= self._lasts:
@@ -76,7 +77,7 @@ class Credentials:
             return Way(self._pool, str(self._made.host), headers)
 
     def refused(self) -> None:
-        """The API does not know us (401): they are read again, though no more than every few seconds."""
+        """The API refused the credentials (401): they are read again, at most every few seconds."""
         with self._lock:
             self._lasts = min(self._lasts, self._read + _AGAIN)
 
@@ -107,13 +108,13 @@ class Credentials:
             raise self._unusable(problem) from problem
         if seal != self._seal:
             if self._pool is not None:
-                self._pool.clear()  # those in use are closed by their users
+                self._pool.clear()  # connections in use are closed by their users
             self._pool, self._seal = pool, seal
         self._made = made
         self._lasts = float("inf") if self._runs_a_command() else now + _FRESH
 
     def _runs_a_command(self) -> bool:
-        # The loader runs it again itself when its token ends; more often would be rude.
+        # The loader itself runs the exec plugin again when its token expires.
         if self._kubeconfig is None:
             return False
         try:
@@ -132,7 +133,7 @@ class Credentials:
 
 
 def _seal(made: Any) -> bytes:
-    """Equal for what one connection pool can serve."""
+    """A key that is equal for settings that can share a connection pool."""
     digest = hashlib.sha256()
     for each in (made.host, made.verify_ssl, made.tls_server_name, made.proxy, made.no_proxy):
         digest.update(repr(each).encode())

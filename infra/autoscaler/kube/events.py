@@ -21,9 +21,9 @@ CONTROLLER: Final = "causeway.dev/autoscaler"
 
 _NOTE: Final = 1024
 _REASON: Final = 128
-"""What the API takes at most (bytes)."""
+"""Maximum bytes of a reason in the API."""
 _NAME: Final = 236
-"""Of the object, in an event's name: 253 less what makes it its own."""
+"""Maximum characters of the object's name in an event's name: 253 less the unique suffix."""
 
 
 class _Told(Struct):
@@ -31,16 +31,16 @@ class _Told(Struct):
     namespace: str
     note: str
     since: float
-    """When this event was made."""
+    """When this event was created."""
     count: int = 1
     kept: float = 0.0
-    """When its series was last written."""
+    """When its series was last updated."""
     asked: float = 0.0
-    """When it was last news."""
+    """When it was last reported."""
 
 
 class Events:
-    """Tells news. Used by one thread."""
+    """Writes Events. Not thread-safe."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Events:
         refresh: float = 1800.0,
         most: int = 100_000,
     ) -> None:
-        """``budget``: writes a round. ``quiet``: seconds between two wordings of one reason. ``refresh``:
-        between two writes of a series. ``most``: news that are kept in mind."""
+        """``budget``: writes per round. ``quiet``: seconds between two wordings of one reason. ``refresh``:
+        seconds between two updates of a series. ``most``: maximum events remembered."""
         self._client = client
         self._holder = holder[:128] or "autoscaler"
         self._now = now
@@ -68,8 +68,9 @@ class Events:
         self._rest = 0.0
 
     def tell(self, news: Iterable[News]) -> str:
-        """One round. Never raises: the first thing that went wrong, or nothing. An API that is away or says
-        no ends the round, and one that says no to all is left in peace for some minutes."""
+        """Write one round of events. Never raises; returns the first error, or an empty text. If the API
+        does not answer or refuses, the round ends; if it refuses all events, no events are written for
+        some minutes."""
         now = self._now()
         if now < self._rest:
             return ""
@@ -91,7 +92,7 @@ class Events:
                 if problem.code == 403:
                     self._rest = now + self._quiet
                     return str(problem)
-                # This object's alone: its namespace ends, or the API does not like its name.
+                # Only for this object: its namespace is being deleted, or its name is not accepted.
                 self._told[(each.uid, each.reason)] = _Told("", each.namespace, each.note, now, asked=now)
                 if problem.code not in (404, 409, 422):
                     return str(problem)
@@ -116,7 +117,7 @@ class Events:
             except RefusedError as problem:
                 if problem.code != 404:
                     raise
-                # The server has forgotten it: it is created again.
+                # The server has deleted it: it is created again.
             else:
                 told.count += 1
                 told.kept = now
@@ -126,7 +127,7 @@ class Events:
         try:
             self._client.call("POST", _folder(namespace), body=body, tries=2, total=5.0)
         except RefusedError as problem:
-            # Its name is nobody else's: the first try was written, and its answer lost.
+            # The name is unique: the first attempt succeeded, and its response was lost.
             if problem.reason != "AlreadyExists":
                 raise
         self._told[(each.uid, each.reason)] = _Told(name, namespace, each.note, now, asked=now)
@@ -141,7 +142,7 @@ class Events:
 
 
 def _event(each: News, holder: str, now: float) -> dict[str, Any]:
-    # What is in no namespace has its events in `default`; the API wants it so.
+    # Objects without a namespace have their events in `default`, as the API requires.
     namespace = each.namespace or "default"
     name = f"{each.name[:_NAME].rstrip('.-')}.{uuid.uuid4().hex[:16]}"
     regarding = {"apiVersion": each.api, "kind": each.kind, "name": each.name, "uid": each.uid}
@@ -167,7 +168,7 @@ def _folder(namespace: str) -> str:
 
 
 def _short(note: str) -> str:
-    """Of at most so many bytes as the API takes."""
+    """The note, shortened to the API's maximum in bytes."""
     data = note.encode()
     return note if len(data) <= _NOTE else data[: _NOTE - 3].decode(errors="ignore") + "…"
 

@@ -1,4 +1,4 @@
-"""What is watched, where the API has it, and which of it a cluster may do without."""
+"""The watched kinds, their paths in the API, and which of them are optional."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Kind:
 
     name: str
     plural: str
-    """As people and ``Snapshot.errors`` name it: ``kube/pods``."""
+    """The name for people and in ``Snapshot.errors``: ``kube/pods``."""
     paths: tuple[str, ...]
-    """Where it may be, newest version first; the first that the API knows is used."""
+    """Possible paths, newest version first; the first that the API serves is used."""
     required: bool = True
-    """Whether decisions without it would be wrong. A kind that is not may be absent or forbidden."""
+    """Whether decisions without it would be wrong. Other kinds may be absent or forbidden."""
     query: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -30,7 +30,7 @@ def _added(name: str, plural: str, *groups: str) -> Kind:
 
 
 KINDS: Final = (
-    # Pods that are over hold nothing, and a batch cluster is full of them: the server leaves them out.
+    # Finished pods hold no resources, and a batch cluster has many: a field selector excludes them.
     _built_in("Pod", "pods", "/api/v1", fieldSelector="status.phase!=Succeeded,status.phase!=Failed"),
     _built_in("Node", "nodes", "/api/v1"),
     _built_in("Namespace", "namespaces", "/api/v1"),

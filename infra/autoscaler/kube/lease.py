@@ -1,11 +1,11 @@
-"""Who writes: a Lease (coordination.k8s.io/v1), kept as client-go's leader election keeps it.
+"""Leader election by a Lease (coordination.k8s.io/v1), compatible with client-go's.
 
 Clocks of two machines are never compared. A replica that wants the lease waits until it has not changed for
 its whole duration, by the replica's own clock. The holder counts from the start of its last successful
-renewal and stops `deadline` seconds later: `duration` - `deadline` before anybody else may begin, which is
-the time left for a write that begins at the last moment.
+renewal and stops after `deadline` seconds: `duration` - `deadline` before another replica may begin, which
+is the time left for a write that begins at the last moment.
 
-That the clock runs on while a machine sleeps or a process is stopped (CLOCK_BOOTTIME) is part of it.
+This requires a clock that advances while a machine sleeps or a process is stopped (CLOCK_BOOTTIME).
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from infra.autoscaler.kube.client import JSON, MERGE, Client, KubeError, Refused
 
 
 def since_boot() -> float:
-    """Seconds, those asleep among them where the kernel can tell."""
+    """Seconds since boot, including suspend if the kernel supports it."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def identity() -> str:
-    """A name that no other process has, nor this one's successor."""
+    """A name that is unique to this process, also among its successors."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Seconds."""
+    """Durations in seconds."""
 
     duration: float = 30.0
-    """For which others keep off after the last change that they saw."""
+    """How long others wait after the last observed change."""
     deadline: float = 20.0
-    """For which the holder acts after its last renewal began."""
+    """How long the holder acts after the start of its last renewal."""
     retry: float = 4.0
-    """Between renewals, and tries to get it."""
+    """Between renewals, and between attempts to acquire it."""
 
     def __post_init__(self) -> None:
         if not 0 < self.retry < self.deadline < self.duration:
@@ -57,7 +57,7 @@ class _Meta(Struct, rename="camel"):
 
 
 class _Spec(Struct, rename="camel", omit_defaults=True):
-    # null where nobody holds it
+    # null if nobody holds it
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -74,7 +74,7 @@ _LEASE: Final = msgspec.json.Decoder(_Lease)
 
 
 class Lease:
-    """One of those who want to write. `held` says whether it may."""
+    """A candidate for the lease. `held` says whether it may write."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Lease:
         clock: Callable[[], float] = since_boot,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``now`` is what people read in the object; nothing depends on it."""
+        """``now`` is only for the times in the object, which are for people."""
         self.holder = holder
         self._client = client
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
@@ -109,22 +109,22 @@ class Lease:
         return self._clock() < self._until
 
     def remaining(self) -> float:
-        """Seconds in which writes may still begin; 0 for who does not hold it."""
+        """Seconds in which writes may still begin; 0 if the lease is not held."""
         return max(0.0, self._until - self._clock())
 
     @property
     def margin(self) -> float:
-        """Seconds that a write may take which begins at the last moment."""
+        """Maximum seconds of a write that begins at the last moment."""
         return self._terms.duration - self._terms.deadline
 
     @property
     def other(self) -> str:
-        """Who else holds it, as last seen; empty if nobody does."""
+        """The other holder, as last seen; empty if there is none."""
         return self._other
 
     @property
     def problem(self) -> str:
-        """Why the last try failed; empty if it did not."""
+        """Why the last attempt failed; empty if it did not."""
         return self._problem
 
     def start(self) -> None:
@@ -132,7 +132,8 @@ class Lease:
         self._thread.start()
 
     def stop(self) -> None:
-        """Gives it back, so that the next one need not wait. Call it when the last write has ended."""
+        """Release the lease, so that the next holder need not wait. Call it after the last write has
+        ended."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(self._terms.deadline)
@@ -141,21 +142,21 @@ class Lease:
     def _keep(self) -> None:
         while not self._stopping.is_set():
             self.step()
-            # Those who wait come at different times; the holder comes on time.
+            # Candidates retry with jitter; the holder renews on time.
             spread = 0.0 if self.held() else self._terms.retry * self._chance()
             self._stopping.wait(self._terms.retry + spread)
 
     def step(self) -> bool:
-        """One try to get it, or to renew it; whether it is held."""
+        """One attempt to acquire or renew it; returns whether it is held."""
         began = self._clock()
         try:
             held = self._tried()
             self._problem = ""
         except RefusedError as problem:
-            # 409: somebody else was faster. What they wrote is seen next time.
+            # 409: another replica was faster. Its write is read in the next attempt.
             self._problem = "" if problem.code == 409 else str(problem)
             return self.held()
-        except Exception as problem:  # a thread that dies would never get it again
+        except Exception as problem:  # a thread that dies would never acquire it again
             self._problem = str(problem) or type(problem).__name__
             return self.held()
         self._until = began + self._terms.deadline if held else float("-inf")
@@ -184,7 +185,7 @@ class Lease:
         return True
 
     def release(self) -> None:
-        """Gives it back if it is ours. Others that do not learn of it wait for its duration."""
+        """Release the lease if held. Replicas that do not notice wait for its duration."""
         self._until = float("-inf")
         try:
             body = self._read()
@@ -202,7 +203,7 @@ class Lease:
         return self._client.find(self._path, tries=1, total=self._terms.retry)
 
     def _write(self, version: str, spec: _Spec) -> None:
-        """Onto this version of it; a new one without."""
+        """Write to this version of the Lease; create it if the version is empty."""
         folder, _, name = self._path.rpartition("/")
         body = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -210,7 +211,7 @@ class Lease:
             "metadata": {"name": name, **({"resourceVersion": version} if version else {})},
             "spec": spec,
         }
-        # A merge keeps what others noted there; with the version in it, it is for that one alone.
+        # A merge patch keeps fields of others; with the resource version, it applies to that version only.
         method, path, content = ("PATCH", self._path, MERGE) if version else ("POST", folder, JSON)
         self._client.call(method, path, body=body, content=content, tries=1, total=self._terms.retry)
 

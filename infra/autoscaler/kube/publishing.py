@@ -1,6 +1,6 @@
-"""The ConfigMap that users read: written only when it has changed, or rarely otherwise.
+"""The ConfigMap for users: written when it has changed, and otherwise rarely.
 
-An unchanged one is rewritten now and then with the current time, so that readers see that it is maintained.
+An unchanged one is rewritten occasionally with the current time, so that readers see that it is maintained.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEY: Final = "availability.json"
 
 
 class Publisher:
-    """One writer's view of it. Used by one thread."""
+    """The writer's state. Not thread-safe."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Publisher:
         every: float = 30.0,
         renewed: float = 600.0,
     ) -> None:
-        """``every``: seconds between two writes at least; ``renewed``: at most."""
+        """``every``: minimum seconds between two writes; ``renewed``: maximum."""
         self._client = client
         self._folder = f"/api/v1/namespaces/{namespace}/configmaps"
         self._now = now
@@ -36,11 +36,11 @@ class Publisher:
         self._every = every
         self._renewed = renewed
         self._values: dict[str, Any] | None = None
-        """As they were written last."""
+        """The values written last."""
         self._looked = self._written = float("-inf")
 
     def publish(self, look: Callable[[], dict[str, Any]]) -> str:
-        """Writes what ``look`` finds, if it is time for it. Why the API did not take it; else nothing."""
+        """Write what ``look`` returns, if it is due. Returns the API's error, or an empty text."""
         now = self._now()
         if 0 <= now - self._looked < self._every or not self._may():
             return ""

@@ -1,4 +1,4 @@
-"""One fresh look at what is about to be ended: a watch may be behind, and an ended machine is gone."""
+"""Fresh reads before something is terminated: a watch may lag, and a termination cannot be undone."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from infra.autoscaler.observed.snapshot import Node, Pod
 
 
 class Looks:
-    """Fresh looks, decoded. One is for one thread, as its decoder is."""
+    """Fresh reads, decoded. Not thread-safe, as its decoder is not."""
 
     def __init__(self, client: Client, decoder: Decoder) -> None:
         self._client = client
         self._decoder = decoder
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
-        """What is bound to a node, daemons and finished pods among it. ``KubeError``, also where one of them
-        makes no sense: a node that can't be understood is not an empty one."""
+        """All pods bound to a node, including those of DaemonSets and finished ones. Raises ``KubeError``,
+        also if one of them is invalid: a node with an invalid pod is not empty."""
         pods = []
         for page in self._pages("Pod", "/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"}):
             for key, why in page.faults.items():
-                if key not in page.objects:  # or has a substitute
+                if key not in page.objects:  # or has a stand-in
                     raise KubeError(f"pod {key} on {node} is invalid: {why}")
             pods.extend(page.objects.values())
         return tuple(pods)
 
     def node_of(self, instance: str) -> Node | None:
-        """The node of an instance, by its provider id; None if none has joined. ``KubeError``."""
+        """The node of an instance, by its provider id; None if none has joined. Raises ``KubeError``."""
         for page in self._pages("Node", "/api/v1/nodes", {}):
             for each in page.objects.values():
                 if each.instance == instance:
@@ -49,7 +49,7 @@ class Looks:
             token = page.next_token or None
 
     def node(self, name: str) -> Node | None:
-        """A node; None if there is none. ``KubeError``."""
+        """A node; None if it does not exist. Raises ``KubeError``."""
         try:
             body = self._client.get(f"/api/v1/nodes/{name}")
         except RefusedError as problem:

@@ -20,9 +20,9 @@ from infra.autoscaler.memory import Memory
 NAME: Final = "autoscaler-memory"
 KEY: Final = "memory.json"
 MOST: Final = 1000 * 1024
-"""Bytes of text that are written: the API takes 1 MiB of a ConfigMap's data."""
+"""Maximum bytes of text: the API allows 1 MiB of data in a ConfigMap."""
 
-# What is the least loss comes first: a broken machine, a machine's boot or idle time counted again.
+# In the order of least loss: a broken machine, or the boot or idle time of a machine, would be counted again.
 _DROPPED: Final = (
     "broken",
     "disputed",
@@ -39,7 +39,7 @@ _DROPPED: Final = (
 
 
 class OvertakenError(KubeError):
-    """Somebody else has written what is remembered: read it again before anything is done."""
+    """Another controller has written the memory: read it again before any action."""
 
 
 class _Meta(Struct, rename="camel"):
@@ -52,19 +52,19 @@ class _ConfigMap(Struct):
 
 
 class Store:
-    """One reader's and writer's view of it."""
+    """The store of one reader and writer."""
 
     def __init__(self, client: Client, namespace: str, *, name: str = NAME) -> None:
         self._client = client
         self._folder = f"/api/v1/namespaces/{namespace}/configmaps"
         self._name = name
         self._version: str | None = None
-        """Empty where there is none yet; None before anything was read."""
+        """Empty if it does not exist yet; None before the first read."""
         self._text = ""
-        """As it was read or written last."""
+        """The text read or written last."""
 
     def load(self) -> Memory:
-        """What is remembered; nothing where it was never written or can't be understood. ``KubeError``."""
+        """The stored memory; empty if it was never written or is invalid. Raises ``KubeError``."""
         found = self._read()
         self._version, self._text = found
         return memory.load(self._text) if self._text else Memory()
@@ -81,7 +81,7 @@ class Store:
         except RefusedError as problem:
             if problem.code not in (404, 409):
                 raise
-            # A write of ours whose answer was lost, or a label that changed, is not a reason to stop.
+            # Our own write whose response was lost, or a changed label, is not a conflict.
             version, stands = self._read()
             if stands not in (self._text, text):
                 self._version = None
@@ -118,7 +118,7 @@ class Store:
 
 
 def fitting(kept: Memory, most: int = MOST, dump: Callable[[Memory], str] = memory.dump) -> str:
-    """Its text, of at most that many bytes: what can best be done without goes first."""
+    """Serialize the memory in at most ``most`` bytes: the least important parts are dropped first."""
     text = dump(kept)
     for part in _DROPPED:
         if len(text.encode()) <= most:

@@ -38,7 +38,7 @@ class Listed(Protocol):
 
 
 class Decoder(Protocol):
-    """What makes objects of bytes."""
+    """Decodes bytes to objects."""
 
     def list(self, kind: str, body: bytes) -> Listed: ...
     def item(self, kind: str, raw: bytes) -> tuple[str, Any, str]: ...
@@ -46,45 +46,46 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds."""
+    """Durations in seconds."""
 
     first: float = 0.5
-    """Before the second try."""
+    """Before the first retry."""
     most: float = 30.0
-    """Between two tries."""
+    """The maximum between two retries."""
     absent: float = 60.0
-    """Until a kind that is absent or forbidden is looked for again."""
+    """Before an absent or forbidden kind is tried again."""
     grace: float = 30.0
-    """For which a kind that was there and is not any more is kept: an API server that starts may not know of
-    it yet. For which one that fails and is not required is waited for at first."""
+    """How long the cache of a kind is kept after the API no longer serves it, as an API server that is
+    starting may not know it yet. Also how long an optional kind that fails is waited for at first."""
     silence: float = 45.0
-    """Without a line, after which a watch is restarted, to see whether anybody is there. Bookmarks are no
-    sign of life: of a kind that does not change, the server has none to send."""
+    """Without a line, after which a watch is restarted to check the connection. Bookmarks cannot be relied
+    on: for a kind that does not change, the server sends none."""
     watch: float = 300.0
-    """Of one watch at least, and twice that at most: the server ends it, and load is spread over servers."""
+    """The minimum duration of a watch, and half the maximum: the server ends it, which balances load over
+    servers."""
     list: float = 120.0
-    """For one page."""
+    """Timeout of one page."""
     settled: float = 10.0
-    """A watch that lived this long ends a row of failures."""
+    """A watch of this duration ends a series of failures."""
     stale: float = 60.0
-    """From this age on what is known is not `Watcher.healthy`."""
+    """Data older than this is not `Watcher.healthy`."""
 
 
 PAGE: Final = 2000
-"""Objects a page: some 8 MiB of pods."""
+"""Objects per page: some 8 MiB of pods."""
 
 _PATIENCE: Final = 3
-"""Watches in a row that fail before all is listed again."""
+"""Consecutive failed watches after which the kind is listed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What was seen at one moment."""
+    """The caches at one moment."""
 
     objects: Mapping[str, dict[str, Any]]
-    """Kind → key → object. The dicts are the reader's own."""
+    """Kind → key → object. The dicts belong to the caller."""
     errors: Mapping[str, str]
-    """``kube/pods`` → why it is not up to date, and how old it is."""
+    """``kube/pods`` → why it is outdated, and its age."""
     faults: Mapping[str, str]
     """``Pod/ns/name`` → why it was left out."""
 
@@ -110,34 +111,34 @@ _NAMED: Final = msgspec.json.Decoder(_Named)
 
 @dataclass(slots=True)
 class _Watched:
-    """A kind's cache and how it is doing."""
+    """A kind's cache and its state."""
 
     kind: Kind
     objects: dict[str, Any] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
     path: int = 0
     version: str = ""
-    """Empty: it must be listed."""
+    """Empty if it must be listed."""
     seen: float | None = None
-    """When it was last known to be up to date. A watch that was open counts until it ended: a peer that has
-    gone is noticed in `Timing.silence`."""
+    """When it was last known to be current. An open watch counts until it ended: a dead peer is detected
+    after `Timing.silence`."""
     open: bool = False
-    """Whether a watch is open: it is up to date now."""
+    """Whether a watch is open, so that the cache is current."""
     tried: bool = False
-    """Whether it is known what there is: objects, none, or that they can't be had."""
+    """Whether the first result is known: objects, none, or a failure."""
     absent: float | None = None
-    """Since when the API does not know the kind."""
+    """Since when the API has not served the kind."""
     problem: str = ""
     failing: float | None = None
-    """Since when there was trouble without end."""
+    """Since when it has been failing."""
     failures: int = 0
     moved: bool = False
-    """Whether this watch brought something."""
+    """Whether this watch delivered an event."""
     stream: Stream | None = None
 
 
 class Watcher:
-    """All kinds. Started once; stopped, it can't be started again."""
+    """The caches of all kinds. Once stopped, it cannot be started again."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class Watcher:
         timing: Timing = Timing(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``chance`` gives numbers from 0 up to 1: waits are spread by it."""
+        """``chance`` returns random numbers in [0, 1), used for jitter."""
         self._client = client
         self._decoder = decoder
         self._chance = chance
@@ -157,7 +158,7 @@ class Watcher:
         self._clock = clock
         self._watched = [_Watched(kind) for kind in kinds]
         self._lock = threading.Condition()
-        self._decoding = threading.Lock()  # equal shapes are made one there
+        self._decoding = threading.Lock()  # equal shapes are shared between kinds
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -170,7 +171,7 @@ class Watcher:
             thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Ends the watches; one that does not end in time is left behind, as it holds nothing."""
+        """End the watches. Those that do not end in time are abandoned, as they hold nothing."""
         self._stopping.set()
         with self._lock:
             streams = [each.stream for each in self._watched if each.stream is not None]
@@ -182,25 +183,25 @@ class Watcher:
 
     @property
     def ready(self) -> bool:
-        """Whether all of it was looked at once: decisions made before would be made blindly."""
+        """Whether all kinds have been read once: earlier decisions would be based on incomplete data."""
         with self._lock:
             return self._ready()
 
     @property
     def healthy(self) -> bool:
-        """Whether what is required is up to date, or was so a moment ago: decisions may be acted on."""
+        """Whether all required kinds are current, or were recently, so that decisions may be executed."""
         with self._lock:
             return self._ready() and all(
                 self._age(each) <= self._timing.stale for each in self._watched if each.kind.required
             )
 
     def wait(self, timeout: float) -> bool:
-        """Until it is `ready`; False if it is not in time."""
+        """Wait until it is `ready`; False after the timeout."""
         with self._lock:
             return self._lock.wait_for(self._ready, timeout)
 
     def parts(self) -> Parts:
-        """Copies, all of one moment."""
+        """Copies of all caches, taken at one moment."""
         with self._lock:
             return Parts(
                 objects={each.kind.name: dict(each.objects) for each in self._watched},
@@ -216,11 +217,11 @@ class Watcher:
 
     @property
     def errors(self) -> Mapping[str, str]:
-        """``kube/pods`` → why it is not up to date, and how old it is."""
+        """``kube/pods`` → why it is outdated, and its age."""
         return self.parts().errors
 
     def path(self, kind: str) -> str | None:
-        """Where the API has a kind; None where it does not know it."""
+        """The path of a kind in the API; None if it is not served."""
         with self._lock:
             for each in self._watched:
                 if each.kind.name == kind and each.seen is not None and each.absent is None:
@@ -234,11 +235,12 @@ class Watcher:
         )
 
     def _despaired_of(self, watched: _Watched) -> bool:
-        """A gang whose object is not seen would be taken for single pods: it is waited for, not for ever."""
+        """Whether to stop waiting for a kind: pods of a gang whose object is not seen would count as single
+        pods, so it is waited for, but not forever."""
         return watched.failing is not None and self._clock() - watched.failing >= self._timing.grace
 
     def _age(self, watched: _Watched) -> float:
-        """Seconds since it was up to date."""
+        """Seconds since it was current."""
         if watched.open:
             return 0.0
         return float("inf") if watched.seen is None else self._clock() - watched.seen
@@ -263,7 +265,7 @@ class Watcher:
                 self._stopping.wait(pause)
 
     def _turn(self, watched: _Watched) -> float:
-        """One list or watch; how long to wait before the next."""
+        """One list or watch; returns the seconds to wait before the next."""
         began, watched.moved = self._clock(), False
         try:
             if not watched.version:
@@ -276,9 +278,9 @@ class Watcher:
                 return self._barred(watched, str(refused))
             if refused.code in (400, 410):
                 watched.version = ""
-            # That a version is too old for the server to go on from is nobody's fault.
+            # An expired resource version is not a failure.
             problem, asked = ("" if refused.code == 410 else str(refused)), refused.wait
-        except Exception as error:  # a thread that dies would leave its kind as it is for good
+        except Exception as error:  # a thread that dies would leave its cache outdated forever
             problem, asked = _words(error), None
             if not isinstance(error, AwayError):
                 watched.version = ""
@@ -318,7 +320,7 @@ class Watcher:
             except RefusedError as refused:
                 if refused.code != 410 or not token:
                     raise
-                # The pages outlived the version that they are of: all at once then, as client-go does.
+                # The resource version expired between pages: list without paging, as client-go does.
                 objects, faults, token, paged = {}, {}, "", False
                 continue
             with self._decoding:
@@ -352,12 +354,12 @@ class Watcher:
                 watched.stream, watched.open, watched.problem = stream, True, ""
                 watched.seen = self._clock()
             if self._stopping.is_set():
-                return  # the thread that stops all may not have seen this one
+                return  # the stopping thread may not have seen this stream
             try:
                 for lines in stream.batches():
                     self._apply(watched, lines)
             except SilentError:
-                return  # nothing may have happened: the next watch goes on from the same version
+                return  # no event may have occurred: the next watch continues from the same version
 
     def _apply(self, watched: _Watched, lines: Sequence[bytes]) -> None:
         changes: list[tuple[str, Any, str | None]] = []
@@ -366,7 +368,7 @@ class Watcher:
             for line in lines:
                 try:
                     event = _EVENT.decode(line)
-                except RecursionError:  # no kind of ours is so deep: what was known of it stays
+                except RecursionError:  # no valid object is nested so deep: the cached one is kept
                     continue
                 if event.type == "ERROR":
                     ended = bytes(event.object)
@@ -388,7 +390,7 @@ class Watcher:
             watched.version = version or watched.version
             watched.seen, watched.moved = self._clock(), bool(version) or watched.moved
         if ended:
-            # The answer was 200 long ago: the code is in the object.
+            # The HTTP status was 200; the error's code is in the object.
             code = msgspec.json.decode(ended, type=Status).code
             raise refusal("watch", watched.kind.paths[watched.path], code or 500, ended)
 
@@ -397,7 +399,7 @@ class Watcher:
         raw = bytes(event.object)
         try:
             key, found, version = self._decoder.item(kind, raw)
-        except Exception as error:  # one bad object is that object's trouble alone
+        except Exception as error:  # one invalid object must not affect others
             meta = _NAMED.decode(raw).metadata
             key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
             gone = event.type == "DELETED"
@@ -405,7 +407,7 @@ class Watcher:
         return (key, None if event.type == "DELETED" else found, None), version
 
     def _unknown(self, watched: _Watched, problem: str) -> float:
-        """404: the next version of the kind, or none of it."""
+        """404: try the next version of the kind; if there is none, it is absent."""
         now = self._clock()
         watched.version = ""
         watched.path = (watched.path + 1) % len(watched.kind.paths)
@@ -426,7 +428,7 @@ class Watcher:
         return (self._timing.grace / 3 if kept else self._timing.absent) * (0.5 + self._chance() / 2)
 
     def _barred(self, watched: _Watched, problem: str) -> float:
-        """401 or 403 for a kind that one can do without."""
+        """401 or 403 for an optional kind."""
         watched.tried = True
         self._failed(watched, problem)
         return self._timing.absent * (0.5 + self._chance() / 2)

@@ -1,7 +1,7 @@
 """Writes to the cluster: each action once, on the object that the decision was about.
 
-A write names the version or the UID that it is meant for, so that a retry does no harm and a successor of the
-same name is not touched. Errors from the API are returned as a `Result`, not raised.
+A write contains the resource version or the UID of its object, so that a retry is harmless and a successor
+with the same name is not changed. Errors from the API are returned as a `Result`, not raised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from infra.autoscaler.kube.client import JSON, MERGE, AwayError, Client, KubeErr
 from infra.autoscaler.observed.snapshot import DRAIN_TAINT, ENDS_AT, NO_CAPACITY
 
 _ROUNDS: Final = 4
-"""Times that an object is read again because somebody else wrote it in between."""
+"""Attempts to update an object after conflicts with other writers."""
 _REQUESTS: Final = ("/apis/autoscaling.x-k8s.io/v1", "/apis/autoscaling.x-k8s.io/v1beta1")
 _NODES: Final = "/api/v1/nodes"
 _FLAVORS: Final = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"
@@ -50,7 +50,7 @@ class _Taint(Struct, rename="camel", omit_defaults=True):
 
 
 class _Taints(Struct, rename="camel"):
-    """Of a node, or of a flavor."""
+    """The taints of a node, or of a flavor."""
 
     taints: list[_Taint] | None = None
     node_taints: list[_Taint] | None = None
@@ -80,7 +80,7 @@ class _Request(Struct):
 
 
 class KubeWriter:
-    """Does the actions that concern the cluster. Several threads may use it."""
+    """Executes actions on the cluster. Thread-safe."""
 
     def __init__(
         self,
@@ -90,15 +90,15 @@ class KubeWriter:
         may: Callable[[], bool] = lambda: True,
         total: float = 10.0,
     ) -> None:
-        """``may`` says whether we still hold the lease: it is asked before each write. ``total`` is the most
-        seconds that one write takes with its tries, to be within ``Lease.margin``."""
+        """``may`` returns whether this process holds the lease: called before each write. ``total``: maximum
+        seconds of a write with retries, within ``Lease.margin``."""
         self._client = client
         self._now = now
         self._may = may
         self._total = total
 
     def do(self, action: Action) -> Result:
-        """One action, in bounded time."""
+        """Execute one action, in bounded time."""
         try:
             match action:
                 case TaintNode():
@@ -127,13 +127,13 @@ class KubeWriter:
             return Result("failed", f"an answer that cannot be parsed: {problem}")
 
     def annotate(self, namespace: str, pod: str, uid: str, notes: Mapping[str, str | None]) -> Result:
-        """Annotations of a pod; None takes one away."""
+        """Set annotations of a pod; None removes one."""
         try:
             return self._annotated(namespace, pod, uid, notes)
         except _NotOursError:
             return Result("stale", "the lease is not ours any more")
 
-    # Nodes, and flavors of them.
+    # Nodes and flavors.
 
     def _taint(self, action: TaintNode) -> Result:
         def tainted(there: list[_Taint]) -> list[_Taint]:
@@ -173,7 +173,7 @@ class KubeWriter:
             taints = change(there)
             if taints == there:
                 return Result("needless")
-            # With the version in it the API merges it into that one or not at all.
+            # With a resource version, the API merges the patch into that version or not at all.
             meta = {"resourceVersion": found.metadata.resource_version, "uid": found.metadata.uid}
             self._write("PATCH", path, {"metadata": meta, "spec": {field: taints or None}}, content=MERGE)
             return Result("done")
@@ -211,7 +211,7 @@ class KubeWriter:
             "deleteOptions": {"preconditions": {"uid": action.uid}},
         }
         try:
-            # Once: whether a budget's no is a no for long is decided by who looks at the whole.
+            # Only once: whether a budget's refusal is permanent is decided in the next loop.
             self._write("POST", f"{where}/eviction", eviction, tries=1)
         except RefusedError as problem:
             if problem.code == 404 and problem.whole:
@@ -275,7 +275,7 @@ class KubeWriter:
         if old is not None and old.status == "True":
             if (old.reason, old.message) == (new.reason, new.message):
                 return Result("needless")
-            # It became true when it did, whatever is said of it now.
+            # The transition time is when it became true, even if the message changes.
             new.last_transition_time = old.last_transition_time
         rest = [each for each in there if each.type != action.condition]
         meta = {"resourceVersion": request.metadata.resource_version, "uid": request.metadata.uid}
@@ -307,13 +307,14 @@ class KubeWriter:
 
 
 class _NotOursError(Exception):
-    """The lease is gone: nothing may be written."""
+    """The lease was lost: nothing may be written."""
 
 
 def _successor(problem: RefusedError) -> bool:
-    """Whether the object of that name is another one than was meant: its uid does not match.
+    """Whether the object with this name is not the expected one, because its uid differs.
 
-    What a delete or an eviction calls a conflict (409) is an invalid change of the uid (422) to a patch.
+    A delete or an eviction then fails with a conflict (409), a patch with an invalid change of the uid
+    (422).
     """
     said = str(problem)
     return (problem.code == 409 and "UID" in said) or (problem.code == 422 and "metadata.uid" in said)

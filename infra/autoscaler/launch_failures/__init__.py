@@ -1,1 +1,1 @@
-"""What AWS could not launch: detected, classified, and avoided until a back-off ends."""
+"""Launches that AWS refused: detected, classified, and avoided until a back-off ends."""

@@ -1,7 +1,7 @@
-"""Detects failed requests: launches that failed, machines that did not come up or did not join.
+"""Detects failed requests: launches that failed, machines that were not launched or did not join.
 
-A group that failed as a whole is set back to its current size: AWS stops trying, and the remaining work moves
-on in the same loop. If one of several zones failed, the group continues in the others by itself.
+A group that failed as a whole is reduced to its current size: AWS stops trying, and the remaining work moves
+to other groups in the same loop. If one of several zones failed, the group continues in the others.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from infra.autoscaler.observed.state_builder import present_units
 __all__ = ["Learned", "classify", "learn", "words"]
 
 _SKEW: Final = 5.0
-"""Seconds by which AWS's clock may be behind ours."""
+"""Tolerated seconds by which AWS's clock may be behind ours."""
 _LONGEST: Final = 240
-"""Characters of a message that are kept."""
+"""Maximum characters of a message that are stored."""
 _PEERS: Final = 600.0
-"""Seconds between launches that count as of one batch."""
+"""Seconds between launches that count as one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What our last writes came to."""
+    """The results of our last writes."""
 
     memory: Memory
-    """With bars and cursors as they are now."""
+    """With updated back-offs and cursors."""
     shrink: Mapping[str, int]
-    """Group → the size that it goes back to, as it has it."""
+    """Group → the size that it is reduced to, its current one."""
     lessons: Mapping[str, str]
-    """Group → why, in one line: ``no capacity in us-west-2a``."""
+    """Group → the reason in one line: ``no capacity in us-west-2a``."""
     notices: tuple[Notice, ...]
     counts: Mapping[str, int]
     """Group → failures that are new in this loop."""
 
 
 def learn(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Learned:
-    """Bars for what failed since the last loop, and sizes that go back.
+    """Back-offs for what failed since the last loop, and groups to be reduced.
 
-    Groups that could not be read keep what is known of them.
+    The memory of groups that could not be read is kept.
     """
     names = {group.name for group in config.groups}
     bars = {
@@ -101,7 +101,7 @@ def learn(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Lea
 
 
 def words(group: Group, bar: Backoff) -> str:
-    """Why a group is left alone, and until when: ``us-west-2 has no capacity until 14:05 UTC``."""
+    """Why a group is avoided, and until when: ``us-west-2 has no capacity until 14:05 UTC``."""
     why = _class(bar.code).words
     if bar.code in (CAPACITY, UNFULFILLABLE):
         return f"{group.site} has {why} for {group.pool} until {backoff.clock(bar.until)}"
@@ -124,10 +124,10 @@ def _refused(
     config: Config,
     now: float,
 ) -> list[_Failure]:
-    """Launches that failed, oldest first; `seen` moves on.
+    """Failed launches, oldest first; `seen` is advanced.
 
-    Only those after our last write count: what failed before it was asked for by somebody else, or judged.
-    Without a known write (a lost memory) what is older than the shortest bar says nothing any more.
+    Only those after our last write count: earlier ones were requested by others, or are already processed.
+    Without a known write (a lost memory), failures older than the minimum back-off are ignored.
     """
     resize = memory.resizes.get(group.name)
     since = now - config.backoff_min if resize is None else resize.at - _SKEW
@@ -136,7 +136,7 @@ def _refused(
     for activity in state.activities:
         if activity.status != "Failed" or activity.description.startswith("Terminating"):
             continue
-        # Ends are reported in whole seconds, and may seem to be before their beginnings.
+        # Ends are reported in whole seconds, and may seem earlier than starts.
         when = max(activity.start, activity.end or activity.start)
         if when > seen.get(group.name, 0.0):
             seen[group.name] = when
@@ -157,7 +157,7 @@ def _late(
     config: Config,
     now: float,
 ) -> Iterable[_Failure]:
-    """Machines that did not join in time, unless as many of the same batch did: those are flukes."""
+    """Machines that did not join in time, unless as many of the same batch did: those are isolated faults."""
     gpus = bool(group.allocatable.get(GPU))
     up, late = [], []
     for instance in state.instances:
@@ -188,7 +188,7 @@ def _silent(
     config: Config,
     now: float,
 ) -> Iterable[_Failure]:
-    """A size that is asked for, with neither machines nor failures; `short` is kept up."""
+    """A requested size without launches and without failures; `short` is updated."""
     missing = state.desired - present_units(state)
     if missing <= 0 or state.deleting:
         short.pop(group.name, None)
@@ -208,7 +208,7 @@ def _silent(
 def _barred_by(
     failure: _Failure, group: Group, bars: Mapping[str, Backoff], config: Config
 ) -> Mapping[str, Backoff]:
-    """The bar that follows, if any."""
+    """The resulting back-off, if any."""
     scope = _class(failure.code).bars
     if scope == "nothing":
         return {}

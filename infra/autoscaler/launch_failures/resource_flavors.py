@@ -19,10 +19,10 @@ from infra.catalogue.labels import POOL
 
 
 def exhausted(view: ClusterState, booked: Container[str] = ()) -> dict[str, str]:
-    """Pool → why none of its groups can be given a machine, in words.
+    """Pool → why none of its groups can launch a machine, as text.
 
-    Pools that only are as large as they may be are not among them, as Kueue counts that itself; nor are those
-    with a machine that nobody uses, unless it is ``booked``.
+    Excludes pools that are only at their maximum size, as Kueue counts that itself, and pools with an idle
+    machine, unless it is ``booked``.
     """
     pools: dict[str, list[GroupView]] = {}
     for group in view.groups.values():
@@ -57,14 +57,14 @@ def _barred(group: GroupView) -> str:
 
 
 def of(gang: Gang, flavors: Mapping[str, Flavor]) -> str:
-    """The pool of the flavor that Kueue gave a request; empty for one that is not Kueue's."""
+    """The pool of the flavor that Kueue assigned to a request; empty if the request is not Kueue's."""
     pools = {dict(each.shape.selector).get(POOL, "") for each in gang.sets}
     known = {each.pool for each in flavors.values()} - {""}
     return next(iter(pools)) if len(pools) == 1 and pools <= known else ""
 
 
 def changes(flavors: Mapping[str, Flavor], closed: Mapping[str, str]) -> Iterator[HoldFlavor]:
-    """What is to be written, of flavors that are not as they should be."""
+    """The writes for flavors that are not in the desired state."""
     for name, flavor in sorted(flavors.items()):
         if flavor.pool and flavor.held != (flavor.pool in closed):
             why = closed.get(flavor.pool, "its machines may be available again")

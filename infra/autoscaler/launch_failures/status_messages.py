@@ -23,9 +23,9 @@ CAPACITY: Final = "capacity"
 UNFULFILLABLE: Final = "unfulfillable"
 OTHER: Final = "other"
 BOOT: Final = "boot"
-"""No failure of AWS: a machine came, and did not join the cluster in time."""
+"""Not a failure of AWS: a machine was launched, and did not join the cluster in time."""
 SILENCE: Final = "silence"
-"""Neither a machine nor a failure came in time."""
+"""Neither a machine nor a failure was seen in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,19 @@ class FailureClass:
     """Launch failures with one cause."""
 
     bars: Literal["zone", "group", "nothing"]
-    """What is left alone for a while: the zone, where the group has several; the group; or nothing, where AWS
-    tries again by itself."""
+    """What is avoided during the back-off: the zone, if the group has several; the group; or nothing, if AWS
+    retries by itself."""
     words: str
     """Why no machines start, as shown to users."""
     verdict: str
-    """The same of a group, in a sentence that begins with its name."""
+    """The same about a group, as a sentence that begins with its name."""
     for_people: bool = False
-    """Whether somebody has to put it right: waiting does not."""
+    """Whether an administrator has to fix it, as waiting does not help."""
     codes: tuple[str, ...] = ()
     """EC2's error codes, without ``Client.`` and ``Server.``; ``InvalidAMIID`` stands for
     ``InvalidAMIID.NotFound`` as well."""
     sentences: tuple[str, ...] = ()
-    """Regular expressions for messages without a code that is known."""
+    """Regular expressions for messages without a known code."""
 
 
 CLASSES: Final[Mapping[str, FailureClass]] = {
@@ -275,7 +275,7 @@ CLASSES: Final[Mapping[str, FailureClass]] = {
     ),
     SILENCE: FailureClass("group", "machines do not come", "fails to start machines"),
 }
-"""All of them. Of their sentences the first that is found counts."""
+"""All classes. If several sentences match, the first class is used."""
 
 _BY_CODE: Final = {code: kind for kind, each in CLASSES.items() for code in each.codes}
 _BY_SENTENCE: Final = tuple(
@@ -294,10 +294,10 @@ _OURS: Final = re.compile(r"difference between desired and actual capacity, incr
 
 
 def classify(message: str, cause: str = "", code: str = "") -> str | None:
-    """What a failed launch failed for; None if it was no launch of ours: AWS moved machines about, between
-    zones, off a market at risk or for an instance refresh, and has more than were asked for until it is done.
+    """The class of a failed launch; None if it was not one of ours: AWS replaced instances between zones, in
+    a market at risk or in an instance refresh, and temporarily has more than requested.
 
-    A sentence that nobody knows is ``other``: it bars the group as well.
+    An unknown message is ``other``, which also bars the group.
     """
     if _MOVED.search(cause) and not _OURS.search(cause):
         return None
@@ -316,6 +316,6 @@ def words(code: str, otherwise: str = "machines do not start") -> str:
 
 
 def zone_of(activity: Activity) -> str:
-    """The zone in which a launch failed; empty where nothing names one."""
+    """The zone in which a launch failed; empty if unknown."""
     named = _ZONE.search(activity.message)
     return named[1] if named else activity.zone

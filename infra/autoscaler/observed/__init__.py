@@ -1,1 +1,2 @@
-"""What a loop sees: the cluster's objects and the groups' machines, decoded, checked and put in order."""
+"""The observed state of one loop: Kubernetes objects and machines of groups, decoded, validated and
+combined."""

@@ -1,4 +1,4 @@
-"""The snapshot put in order: machines with their nodes, pods and states, and groups with what is coming."""
+"""The combined state: machines with their nodes, pods and states, and groups with what is starting."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from infra.autoscaler.observed.snapshot import (
 )
 
 State = Literal[
-    "ready",  # takes work
-    "booting",  # an instance whose node is not there or not ready, or has no GPUs yet; within its time
-    "stuck",  # the same, beyond its time
-    "unready",  # was ready, is not
-    "closed",  # somebody else's cordon, or sick GPUs: keeps its pods, takes none
-    "draining",  # our taint is on it
-    "leaving",  # its group or AWS ends it
-    "gone",  # a node whose instance is gone
+    "ready",  # accepts work
+    "booting",  # an instance whose node is missing, not ready, or without its GPUs; within the boot timeout
+    "stuck",  # the same, after the boot timeout
+    "unready",  # was ready before, is not now
+    "closed",  # cordoned by others, or with sick GPUs: keeps its pods, accepts no new ones
+    "draining",  # has our taint
+    "leaving",  # is being terminated by its group or AWS
+    "gone",  # a node whose instance does not exist
 ]
 
 
@@ -33,7 +33,7 @@ class Machine:
     """A node, an instance, or both."""
 
     name: str
-    """The node's name, or the instance's id while there is none."""
+    """The node's name, or the instance's id without a node."""
     state: State
     node: Node | None
     instance: Instance | None
@@ -41,71 +41,71 @@ class Machine:
     """None for physical machines and masters."""
     zone: str
     labels: Mapping[str, str]
-    """The node's; for one that boots, the group's with what its instance tells (zone, type)."""
+    """The node's; while it boots, the group's, with the instance's zone and type."""
     taints: tuple[Taint, ...]
     allocatable: Resources
-    """The node's; for one that boots, the group's template."""
+    """The node's; while it boots, that of the group's template."""
     pods: tuple[Pod, ...] = ()
-    """Work: without daemons and those that are over."""
+    """Its pods, without those of DaemonSets and finished ones."""
     daemons: tuple[Pod, ...] = ()
     units: int = 1
-    """Capacity units of its group."""
+    """Its weight in capacity units of its group."""
     back: bool = False
-    """Whether it is ``draining`` by choice and nothing was asked to leave yet: work that is placed on it
-    (`Growth.held`) has it back. Its `taints` are without ours then."""
+    """Whether it is ``draining`` by choice and no pod was asked to leave yet: if work is placed on it
+    (`Growth.held`), the drain is undone. Then `taints` are without ours."""
 
     @property
     def present(self) -> bool:
-        """Whether it takes work, now, when it is up, or when it is had back."""
+        """Whether it accepts work: now, when it is up, or when its drain is undone."""
         return self.back or self.state in ("ready", "booting")
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A machine of a group as it will be: what a new one offers, less what daemons take."""
+    """A future machine of a group: what a new one offers, less the requests of DaemonSets."""
 
     group: Group
     labels: Mapping[str, str]
-    """Without a zone or type where the group has several."""
+    """Without a zone or type if the group has several."""
     taints: tuple[Taint, ...]
     allocatable: Resources
-    """As nodes seen have it, where there are any."""
+    """As on observed nodes, if there are any."""
     overhead: Resources
-    """Of the DaemonSets that fit it."""
+    """Requests of the DaemonSets that run on it."""
     price: float
-    """USD an hour of one unit at the group's mix of markets; 0 where unknown."""
+    """USD per hour of one unit at the group's mix of markets; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group now."""
+    """The current state of a group."""
 
     group: Group
     state: GroupState | None
-    """None if it could not be read: it is not written, and counts as full."""
+    """None if it could not be read: then it is not written, and counts as full."""
     template: Template
     present: int
-    """Units of instances that are there and stay."""
+    """Units of existing instances that stay."""
     coming: int
-    """Units asked for that have no instance yet."""
+    """Requested units without an instance."""
     backoff: Backoff | None = None
-    """In force now: the group takes no new machines."""
+    """The current back-off: the group launches no machines."""
     closed_zones: Mapping[str, Backoff] = field(default_factory=dict)
-    """Zones in back-off → why, and until when."""
+    """Zones in back-off → the back-off."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """One loop's world in order. Machines are sorted by name, so that answers are stable."""
+    """The combined state of one loop. Machines are sorted by name, so that results are stable."""
 
     at: float
     machines: tuple[Machine, ...]
     groups: Mapping[str, GroupView]
     pending: tuple[Pod, ...]
-    """Pods that wait for a place, and may have one."""
+    """Pods that wait and can be placed."""
     unready: int = 0
-    """Nodes that were ready and are not. Machines that never came up say nothing of the network: they must
-    not keep us from ending them."""
+    """Nodes that were ready and are not. Machines that never joined are excluded: they say nothing about the
+    network, and must not prevent their own termination."""
     ready: int = 0
     notes: Mapping[str, str] = field(default_factory=dict)
-    """Group → what is wrong with how it is set up (zone rebalancing is on …)."""
+    """Group → problems of its configuration (zone rebalancing is enabled …)."""

@@ -1,7 +1,7 @@
 """Whether a pod may run on a machine, judged by the machine alone: labels, fields and taints.
 
-Everything that depends on other pods (room, ports, spread, numbers of volumes) is decided in placement. The
-rules are those of the scheduler's own helpers (component-helpers ``scheduling/corev1``).
+Everything that depends on other pods (resources, ports, spread, numbers of volumes) is decided in
+``placement``. The rules are those of the scheduler's helpers (component-helpers ``scheduling/corev1``).
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ CURRENT: Final[Mapping[str, str]] = {
     "beta.kubernetes.io/os": OS,
     "beta.kubernetes.io/arch": ARCH,
 }
-"""Labels of old → what they are called now."""
+"""Deprecated labels → their current names."""
 _FORMER: Final = {current: former for former, current in CURRENT.items()}
 
 _PRESUMED: Final = {OS: "linux", ARCH: "amd64", HOSTNAME: ""}
-"""What kubelet says of each node, where a template does not: it has a host name, whichever that is."""
+"""Labels that the kubelet sets on each node, if a template lacks them: a node has a host name, whatever its
+value."""
 
 _EFFECTS: Final = ("NoSchedule", "NoExecute")
 
@@ -54,8 +55,8 @@ def obstacle(
 ) -> Reason | None:
     """Why such a pod cannot run on such a machine; None if it can.
 
-    ``name`` is the node's, empty for one that is still to come. ``zones`` and ``types`` are those of which a
-    machine still to come may be; they count where the labels do not tell, and to fit one of them is to fit.
+    ``name`` is the node's, empty for a future machine. ``zones`` and ``types`` are the possible ones of a
+    future machine; they are used if the labels lack them, and fitting one of them suffices.
     """
     if (against := _untolerated(shape.tolerations, taints)) is not None:
         return Reason("taint", what=_taint(against))
@@ -71,7 +72,7 @@ def obstacle(
 
 
 def open_zones(shape: Shape, labels: Mapping[str, str], zones: Iterable[str]) -> tuple[str, ...]:
-    """In which of these zones a machine with these labels is where the pod wants to be."""
+    """Which of these zones match the pod's selectors, for a machine with these labels."""
     return tuple(zone for zone in zones if _unselected(shape, {**labels, ZONE: zone}, "") is None)
 
 
@@ -81,7 +82,7 @@ def tolerates(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> boo
 
 
 def holds_term(term: NodeTerm, labels: Mapping[str, str], name: str = "") -> bool:
-    """Whether a node selector term holds for a node. An empty one never does."""
+    """Whether a node selector term matches a node. An empty term never does."""
     if not term.labels and not term.fields:
         return False
     return all(_holds(each, labels) for each in term.labels) and all(
@@ -94,13 +95,13 @@ def holds_term(term: NodeTerm, labels: Mapping[str, str], name: str = "") -> boo
 
 
 def somewhere(terms: Iterable[NodeTerm], labels: Mapping[str, str], name: str = "") -> bool:
-    """Whether one of the terms holds; where there are none, anywhere will do (as volumes have it)."""
+    """Whether one of the terms matches; True without terms, as for volumes."""
     terms = tuple(terms)
     return not terms or any(holds_term(each, labels, name) for each in terms)
 
 
 def label(labels: Mapping[str, str], key: str) -> str | None:
-    """A node's label, by its current name or by the one of old; None where it has neither."""
+    """A node's label, by its current or deprecated name; None if it has neither."""
     found = labels.get(key)
     if found is None:
         other = CURRENT.get(key) or _FORMER.get(key)
@@ -120,9 +121,9 @@ def overhead(
     zones: Iterable[str] = (),
     types: Iterable[str] = (),
 ) -> dict[str, int]:
-    """What the DaemonSets that come with such a machine take of it, ``pods`` among it.
+    """The requests of the DaemonSets that run on such a machine, including ``pods``.
 
-    One that asks for something that such a machine does not have at all never runs there, and takes nothing.
+    One that requests a resource that the machine lacks never runs there, and takes nothing.
     """
     taints, zones, types = tuple(taints), tuple(zones), tuple(types)
     total: dict[str, int] = {}
@@ -136,7 +137,7 @@ def overhead(
 
 
 def shortage(requests: Iterable[tuple[str, int]], room: Resources) -> Reason | None:
-    """What there is too little of; None if there is enough of everything."""
+    """Which resource is insufficient; None if all suffice."""
     for what, amount in requests:
         if amount > (have := room.get(what, 0)):
             return Reason("size", what=what, requested=amount, limit=max(have, 0))
@@ -146,7 +147,7 @@ def shortage(requests: Iterable[tuple[str, int]], room: Resources) -> Reason | N
 def _possible(
     shape: Shape, labels: Mapping[str, str], zones: tuple[str, ...], types: tuple[str, ...]
 ) -> Iterable[Mapping[str, str]]:
-    """The labels that such a machine may have in the end, as far as the pod cares."""
+    """The possible labels of such a machine, as far as the pod's selectors use them."""
     asked = {CURRENT.get(key, key) for key in _keys(shape)}
     open_zone = zones if ZONE in asked and label(labels, ZONE) is None else ()
     open_type = types if TYPE in asked and label(labels, TYPE) is None else ()

@@ -1,7 +1,7 @@
-"""Kubernetes quantities: ``500m``, ``1.5Gi``, ``1e3``, ``100n``. Exact; nothing passes through a float.
+"""Kubernetes quantities: ``500m``, ``1.5Gi``, ``1e3``, ``100n``. Exact, without floats.
 
-The grammar and what is done with more than nine decimals (they are rounded up, away from zero) are those of
-apimachinery's ``pkg/api/resource/quantity.go``. Anything of 2^63 and more counts as 2^63 - 1.
+The grammar, and the rounding of more than nine decimals (up, away from zero), are those of apimachinery's
+``pkg/api/resource/quantity.go``. Values of 2^63 and more count as 2^63 - 1.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 Quantity: TypeAlias = str | int | float
-"""As JSON has it: numbers are allowed where a schema says ``int-or-string``."""
+"""A quantity in JSON: numbers are allowed where a schema says ``int-or-string``."""
 
 NANO: Final = 10**9
 _MILLI: Final = 10**6
 _LARGEST: Final = (2**63 - 1) * NANO
 _LONGEST: Final = 200
-"""No tool writes that many digits; whatever does is not let near the arithmetic of big numbers."""
+"""Maximum length: longer texts are refused before any arithmetic with large numbers."""
 
 _GRAMMAR: Final = re.compile(
     r"([+-]?)([0-9]*)(?:\.([0-9]*))?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?", re.ASCII
@@ -31,14 +31,14 @@ _BINARY: Final[Mapping[str, int]] = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi
 
 
 def whole(text: Quantity) -> Fraction:
-    """The number that a quantity is. ValueError says what is wrong with it."""
+    """The value of a quantity. Raises ValueError, which says what is wrong with it."""
     return Fraction(nano(text), NANO)
 
 
 def asked(name: str, text: Quantity) -> int:
-    """What a pod asks for by that, rounded up: ``cpu`` in thousandths, all else in its own unit.
+    """A pod's request, rounded up: ``cpu`` in millicores, all else in its own unit.
 
-    A pod can't ask for less than nothing: ValueError.
+    Raises ValueError for a negative request.
     """
     if (amount := nano(text)) < 0:
         raise ValueError(f"{name}: {_shown(text)} is less than nothing")
@@ -46,18 +46,19 @@ def asked(name: str, text: Quantity) -> int:
 
 
 def offered(name: str, text: Quantity) -> int:
-    """What a node offers by that, rounded down, in the same units; never less than nothing."""
+    """A node's offer, rounded down, in the same units; at least 0."""
     return max(0, nano(text) // (_MILLI if name == "cpu" else NANO))
 
 
 def up(name: str, amount: int) -> int:
-    """An amount in billionths in the unit of its resource, rounded up."""
+    """An amount in billionths, rounded up to the unit of its resource."""
     return -(-amount // (_MILLI if name == "cpu" else NANO))
 
 
 @lru_cache(maxsize=8192, typed=True)
 def nano(text: Quantity) -> int:
-    """A quantity in billionths, which is as precise as it gets. ValueError says what is wrong with it."""
+    """A quantity in billionths, its maximum precision. Raises ValueError, which says what is wrong with
+    it."""
     if isinstance(text, bool) or not isinstance(text, str):
         text = repr(text)
     found = _GRAMMAR.fullmatch(text) if len(text) <= _LONGEST else None
@@ -78,14 +79,14 @@ def nano(text: Quantity) -> int:
 
 
 def _scaled(digits: int, power: int) -> int:
-    """``digits * 10**power``, rounded up to a whole number. Both are small enough by now."""
+    """``digits * 10**power``, rounded up to an integer. Both are limited by now."""
     if power >= 0:
         return digits * int(10**power)
     return -(-digits // int(10**-power))
 
 
 def _exponent(text: str) -> int:
-    """Beyond these bounds every number is the largest, or the smallest."""
+    """Outside of these bounds every number is the largest, or the smallest."""
     return max(-2 * _LONGEST, min(2 * _LONGEST, int(text)))
 
 

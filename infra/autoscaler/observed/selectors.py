@@ -1,4 +1,4 @@
-"""Selectors over labels, as Kubernetes means them (apimachinery, ``pkg/labels/selector.go``)."""
+"""Label selectors with Kubernetes' semantics (apimachinery, ``pkg/labels/selector.go``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST: Final = 2**63 - 1
 
 
 def matches(selector: Selector | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector selects what has these labels. None selects nothing, an empty one all."""
+    """Whether a label selector matches labels. None matches nothing, an empty selector everything."""
     if selector is None:
         return False
     for key, value in selector.equals:
@@ -23,16 +23,16 @@ def matches(selector: Selector | None, labels: Mapping[str, str]) -> bool:
 
 
 def reaches(term: PodTerm, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether a term means pods of a namespace. ``namespaces``: the labels of each."""
+    """Whether a term applies to pods of a namespace. ``namespaces``: the labels of each."""
     if namespace in term.namespaces or term.namespaces == ("*",):
         return True
     return term.among is not None and matches(term.among, namespaces.get(namespace, {}))
 
 
 def holds(requirement: Requirement, found: str | None) -> bool:
-    """Whether an expression holds where its label has the value ``found``; None where there is no such label.
+    """Whether an expression holds for the value ``found`` of its label; None if there is no such label.
 
-    An operator that nobody knows never holds, nor does ``Gt`` or ``Lt`` with anything but whole numbers.
+    An unknown operator never holds, nor does ``Gt`` or ``Lt`` with anything but integers.
     """
     match requirement.operator:
         case "In":
@@ -53,7 +53,7 @@ def holds(requirement: Requirement, found: str | None) -> bool:
 
 
 def integer(text: str) -> int | None:
-    """A whole number as Go's ``strconv.ParseInt(text, 10, 64)`` reads it; None for anything else."""
+    """An integer as parsed by Go's ``strconv.ParseInt(text, 10, 64)``; None for anything else."""
     if not _INTEGER.fullmatch(text):
         return None
     number = int(text)

@@ -1,7 +1,7 @@
-"""What one loop observes: the cluster's objects and the groups' machines, decoded and frozen.
+"""The input of one loop: the cluster's objects and the machines of groups, decoded and frozen.
 
-Resources are whole numbers: ``cpu`` in millicores, all else in its own unit (bytes, GPUs, pods). What a pod
-asks for is rounded up, what a node offers rounded down. Times are seconds since the epoch.
+Resources are integers: ``cpu`` in millicores, all else in its own unit (bytes, GPUs, pods). Requests of pods
+are rounded up, offers of nodes rounded down. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from infra.catalogue.labels import OURS
 GPU = "nvidia.com/gpu"
 PODS = "pods"
 OF_A_MACHINE = efa.OF_A_MACHINE | {PODS}
-"""What a machine has as much of whatever its weight."""
+"""Resources of which a machine has the same amount whatever its weight."""
 ATTACHABLE = "attachable-volumes-csi-"
-"""Before a CSI driver's name: how many of its volumes a node has room for, or a pod brings."""
+"""The prefix of a CSI driver's name: how many of its volumes a node can attach, or a pod needs."""
 DEVICES = "resource.k8s.io/claims"
-"""A resource for devices that a pod requests by resource claims (DRA): no node offers it."""
+"""A pseudo-resource for devices that a pod requests by resource claims (DRA): no node offers it."""
 
 SCHEDULER = "default-scheduler"
-"""Kubernetes' own, whose rules we go by."""
+"""Kubernetes' own scheduler, whose rules are implemented here."""
 
 DRAIN_TAINT = f"{OURS}/scale-in"
 NO_CAPACITY = f"{OURS}/no-capacity"
-"""The taint of a Kueue flavor whose machines can't be had."""
+"""The taint of a Kueue flavor whose pool has no capacity."""
 """Our own taint; its value is when it was put on, in seconds since the epoch. Nobody else's cordon is ever
 touched."""
 
 ENDS_AT = f"{OURS}/ends-at"
-"""The annotation that says when a pod's machine ends in any case: RFC 3339, in UTC."""
+"""The annotation with the time at which a pod's machine is terminated in any case: RFC 3339, in UTC."""
 
 
 class Toleration(Struct, frozen=True):
-    """A toleration. An empty key with ``Exists`` tolerates all taints, an empty effect each effect."""
+    """A toleration. An empty key with ``Exists`` tolerates all taints, an empty effect all effects."""
 
     key: str = ""
     operator: str = "Equal"
@@ -55,30 +55,30 @@ class Requirement(Struct, frozen=True):
 
 
 class NodeTerm(Struct, frozen=True):
-    """A node selector term: all of its expressions hold; an empty term matches nothing."""
+    """A node selector term: all of its expressions must hold; an empty term matches nothing."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
-    """Over ``metadata.name``."""
+    """Requirements on ``metadata.name``."""
 
 
 class Selector(Struct, frozen=True):
-    """A label selector: all of it holds. Empty selects everything; None in its place selects nothing."""
+    """A label selector: all expressions must hold. An empty one selects everything; None selects nothing."""
 
     equals: tuple[tuple[str, str], ...] = ()
     expressions: tuple[Requirement, ...] = ()
 
 
 class PodTerm(Struct, frozen=True):
-    """Which pods to be with, or apart from, and in which kind of place."""
+    """A term of pod affinity or anti-affinity."""
 
     topology: str
-    """The node label whose value is the place."""
+    """The node label that defines the topology."""
     selector: Selector | None
     namespaces: tuple[str, ...]
-    """Where those pods are; ``("*",)`` for everywhere."""
+    """The namespaces of these pods; ``("*",)`` for all."""
     among: Selector | None = None
-    """And in all namespaces with such labels (``Snapshot.namespaces``); None for no others."""
+    """Also all namespaces with matching labels (``Snapshot.namespaces``); None for no others."""
 
 
 class Spread(Struct, frozen=True):
@@ -89,24 +89,24 @@ class Spread(Struct, frozen=True):
     selector: Selector | None
     min_domains: int = 1
     affinity: bool = True
-    """``nodeAffinityPolicy``: whether nodes are left out that the pod's selectors are not about."""
+    """``nodeAffinityPolicy``: whether nodes that the pod's selectors do not match are ignored."""
     taints: bool = False
-    """``nodeTaintsPolicy``: whether nodes are left out whose taints the pod does not tolerate."""
+    """``nodeTaintsPolicy``: whether nodes whose taints the pod does not tolerate are ignored."""
 
 
 class Shape(Struct, frozen=True, weakref=True):
-    """Everything that decides where a pod fits, and nothing that tells equal pods apart.
+    """Everything that determines where a pod fits, shared by equal pods.
 
-    Equal shapes are one object: they may be compared by identity within a snapshot.
+    Equal shapes are the same object: within a snapshot they may be compared by identity.
     """
 
     namespace: str
     requests: tuple[tuple[str, int], ...]
-    """Sorted by name; with ``("pods", 1)``, without zeros."""
+    """Sorted by name; including ``("pods", 1)``, without zeros."""
     priority: int = 0
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[NodeTerm, ...] | None = None
-    """Required: one of the terms holds. None without."""
+    """Required node affinity: one of the terms must match. None if there is none."""
     preferred: tuple[tuple[int, NodeTerm], ...] = ()
     """(weight 1 to 100, term)."""
     tolerations: tuple[Toleration, ...] = ()
@@ -118,9 +118,10 @@ class Shape(Struct, frozen=True, weakref=True):
     apart: tuple[PodTerm, ...] = ()
     """Required pod anti-affinity."""
     claims: tuple[str, ...] = ()
-    """Its persistent volume claims, by name."""
+    """The names of its PersistentVolumeClaims."""
     ephemeral: tuple[str | None, ...] = ()
-    """Storage classes of its generic ephemeral volumes: each pod has its own. None for the default class."""
+    """StorageClasses of its generic ephemeral volumes, which each pod has for itself. None for the default
+    class."""
 
 
 class Owner(Struct, frozen=True):
@@ -140,25 +141,25 @@ class Pod(Struct, frozen=True):
     shape: Shape
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    """Those that we read, and no others."""
+    """Only those that we read."""
     owner: Owner | None = None
     node: str = ""
-    """Where it is bound; empty while it is not."""
+    """The node it is bound to; empty if it is not bound."""
     nominated: str = ""
-    """Where preemption makes room for it."""
+    """The node on which preemption makes room for it."""
     phase: str = "Pending"
     created: float = 0.0
     started: float | None = None
     gated: bool = False
     deleting: bool = False
     mirror: bool = False
-    """A static pod's image in the API."""
+    """Whether it is the mirror pod of a static pod."""
     scheduler: str = SCHEDULER
-    """Who places it."""
+    """The scheduler that places it."""
     refused: str = ""
-    """Why the scheduler has no node for it, in its own words; empty where it does not say so."""
+    """The scheduler's message why it cannot place it; empty if there is none."""
     local_storage: bool = False
-    """Whether it has an emptyDir or hostPath that would be lost."""
+    """Whether it has an emptyDir or hostPath whose data would be lost."""
     gang: str | None = None
     """The key of its gang."""
     version: str = ""
@@ -166,16 +167,16 @@ class Pod(Struct, frozen=True):
     grace: int = 30
     """terminationGracePeriodSeconds."""
     ends: float | None = None
-    """Of one that is ``deleting``: by when it is to be gone."""
+    """For one that is ``deleting``: the time by which it is terminated."""
 
     @property
     def daemon(self) -> bool:
-        """Whether it comes with its node, and makes no node busy."""
+        """Whether it belongs to the node (DaemonSet, static pod), and does not make it busy."""
         return self.mirror or (self.owner is not None and self.owner.kind == "DaemonSet")
 
     @property
     def over(self) -> bool:
-        """Whether it holds nothing any more."""
+        """Whether it has finished and holds no resources."""
         return self.phase in ("Succeeded", "Failed")
 
 
@@ -186,28 +187,28 @@ class Node(Struct, frozen=True):
     uid: str = ""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    """Those that we read."""
+    """Only those that we read."""
     taints: tuple[Taint, ...] = ()
     allocatable: Resources = {}
     created: float = 0.0
     ready: bool = False
     since: float = 0.0
-    """When `ready` became what it is."""
+    """When `ready` last changed."""
     unschedulable: bool = False
     sick: bool = False
-    """Whether its GPUs are: by taint, condition or annotation."""
+    """Whether its GPUs are sick: by taint, condition or annotation."""
     provider: str = ""
-    """``aws:///us-west-2a/i-0123``; empty on physical machines."""
+    """``aws:///us-west-2a/i-0123``; empty for physical machines."""
     version: str = ""
 
     @property
     def instance(self) -> str:
-        """Its EC2 instance's id; empty for a physical machine."""
+        """The id of its EC2 instance; empty for a physical machine."""
         return self.provider.rpartition("/")[2] if self.provider.startswith("aws:") else ""
 
 
 class GangSet(Struct, frozen=True):
-    """Equal pods that a gang is to have, whether they exist yet or not."""
+    """Equal pods of a gang, whether or not they exist yet."""
 
     shape: Shape
     count: int
@@ -215,7 +216,7 @@ class GangSet(Struct, frozen=True):
 
 
 class Gang(Struct, frozen=True):
-    """Pods that are useful only together."""
+    """Pods that must run together."""
 
     key: str
     """``ProvisioningRequest/user-ada/train``, ``PodGroup/…``, ``JobSet/…``, ``Job/…``, ``Workload/…``."""
@@ -226,13 +227,13 @@ class Gang(Struct, frozen=True):
     created: float = 0.0
     priority: int = 0
     sets: tuple[GangSet, ...] = ()
-    """What it needs in all, where its object says so; empty where only its pods do."""
+    """All of its pods, if its object declares them; empty if only its pods are known."""
     least: int = 0
-    """How many of its pods must have a place; 0 means all."""
+    """The minimum number of its pods that need a place; 0 means all."""
     across: bool = False
     """Whether it may run at several sites (annotation ``causeway.dev/gang-across: sites``)."""
     condition: Literal["", "Accepted", "Provisioned", "Failed", "BookingExpired", "CapacityRevoked"] = ""
-    """The newest true condition of a provisioning request."""
+    """The newest true condition of its provisioning request."""
     since: float = 0.0
     """When that condition became true."""
     parameters: Mapping[str, str] = {}
@@ -246,11 +247,11 @@ class Budget(Struct, frozen=True):
     name: str
     selector: Selector | None
     allowed: int
-    """How many of its pods may be evicted now."""
+    """The number of its pods that may be evicted now."""
 
 
 class DaemonSet(Struct, frozen=True):
-    """A DaemonSet: what it costs each node that it fits."""
+    """A DaemonSet and its requests on each node that it runs on."""
 
     namespace: str
     name: str
@@ -258,7 +259,7 @@ class DaemonSet(Struct, frozen=True):
 
 
 class Instance(Struct, frozen=True):
-    """A machine of an Auto Scaling group."""
+    """An instance of an Auto Scaling group."""
 
     id: str
     type: str
@@ -271,15 +272,15 @@ class Instance(Struct, frozen=True):
     launched: float | None = None
     spot: bool = False
     interrupted: float | None = None
-    """When AWS takes it away (a spot interruption notice); None if it does not."""
+    """When AWS terminates it (a Spot interruption notice); None if it does not."""
     state: str = "running"
-    """EC2's: ``pending``, ``running``, ``shutting-down``, ``terminated``, ``stopping``, ``stopped``."""
+    """EC2's state: ``pending``, ``running``, ``shutting-down``, ``terminated``, ``stopping``, ``stopped``."""
     host: str = ""
-    """Its name in its own network, without the domain: ``ip-10-0-0-5``."""
+    """Its private DNS name without the domain: ``ip-10-0-0-5``."""
 
     @property
     def leaving(self) -> bool:
-        """Whether the group has given it up already."""
+        """Whether the group is already terminating it."""
         return self.lifecycle.startswith(("Terminat", "Detach")) or self.state in (
             "shutting-down",
             "terminated",
@@ -287,7 +288,7 @@ class Instance(Struct, frozen=True):
 
     @property
     def warm(self) -> bool:
-        """Whether it waits in a warm pool: it counts for nothing."""
+        """Whether it is in a warm pool, and so does not count."""
         return self.lifecycle.startswith("Warmed")
 
 
@@ -304,12 +305,12 @@ class Activity(Struct, frozen=True):
     message: str = ""
     """StatusMessage."""
     zone: str = ""
-    """Out of its details, where it names one."""
+    """From its details, if they name one."""
     end: float | None = None
 
 
 class GroupState(Struct, frozen=True):
-    """An Auto Scaling group as AWS tells of it. Sizes are in capacity units, as its types weigh."""
+    """An Auto Scaling group as AWS describes it. Sizes are in capacity units, by the weights of its types."""
 
     name: str
     region: str
@@ -325,45 +326,45 @@ class GroupState(Struct, frozen=True):
     protects: bool = False
     """NewInstancesProtectedFromScaleIn."""
     hooks: tuple[str, ...] = ()
-    """Its hooks on termination."""
+    """Its lifecycle hooks on termination."""
     deleting: bool = False
 
 
 class Attachments(Struct, frozen=True):
-    """Volumes of CSI drivers that limit how many of them a node attaches. Empty without such drivers."""
+    """Volumes of CSI drivers that limit the number of volumes per node. Empty without such drivers."""
 
     limits: Mapping[str, Mapping[str, int]] = {}
-    """Node → driver → how many (``CSINode``). A driver that states no limit is not here."""
+    """Node → driver → maximum number (``CSINode``). Drivers without a limit are left out."""
     claims: Mapping[str, tuple[str, str]] = {}
-    """``namespace/claim`` → (driver, volume). Claims of the same volume have the same."""
+    """``namespace/claim`` → (driver, volume). Claims of the same volume have the same value."""
     classes: Mapping[str | None, str] = {}
     """Storage class → driver; None for the default class."""
 
     def shared(self, shape: Shape) -> frozenset[tuple[str, str]]:
-        """The volumes that all pods of a shape use."""
+        """The volumes that all pods of a shape share."""
         if not self.claims or not shape.claims:
             return frozenset()
         found = (self.claims.get(f"{shape.namespace}/{claim}") for claim in shape.claims)
         return frozenset(each for each in found if each is not None)
 
     def own(self, shape: Shape) -> list[str]:
-        """The drivers of the volumes that each pod of a shape brings."""
+        """The drivers of the volumes that each pod of a shape has for itself."""
         return [self.classes[each] for each in shape.ephemeral if each in self.classes]
 
 
 class Flavor(Struct, frozen=True):
-    """A ResourceFlavor of Kueue's."""
+    """A Kueue ResourceFlavor."""
 
     name: str
     pool: str = ""
-    """Empty for machines that are of no pool."""
+    """Empty for machines outside of any pool."""
     held: bool = False
     """Whether it has our taint."""
     labels: Mapping[str, str] = {}
     taints: tuple[Taint, ...] = ()
     """Without ours."""
     tolerations: tuple[Toleration, ...] = ()
-    """What Kueue adds to work that it gives the flavor."""
+    """Tolerations that Kueue adds to workloads that it assigns the flavor."""
 
 
 class Queued(Struct, frozen=True):
@@ -374,14 +375,14 @@ class Queued(Struct, frozen=True):
     namespace: str
     kind: str
     name: str
-    """What it stands for: ``JobSet``, ``resnet-3``."""
+    """The object that it represents: ``JobSet``, ``resnet-3``."""
     queue: str
-    """Its ClusterQueue; empty where its LocalQueue is not there."""
+    """Its ClusterQueue; empty if its LocalQueue does not exist."""
     priority: int
     since: float
-    """By which Kueue orders what has the same priority."""
+    """The time by which Kueue orders workloads of equal priority."""
     seconds: float | None
-    """How long it may run at most; None if it does not say so."""
+    """Its maximum run time; None if not declared."""
     sets: tuple[GangSet, ...]
 
 
@@ -393,52 +394,53 @@ class Holding(Struct, frozen=True):
     amounts: tuple[tuple[str, str, int], ...]
     """(flavor, resource, amount)."""
     since: float
-    """When it was admitted; of one that is not yet, when its quota was reserved."""
+    """When it was admitted; if it is not yet, when its quota was reserved."""
     admitted: bool
     seconds: float | None
-    """How long it may run from then on; None if it does not say so."""
+    """Its maximum run time from then on; None if not declared."""
 
 
 class Queues(Struct, frozen=True):
-    """Kueue's queues: who waits, who holds what, and of how much."""
+    """Kueue's queues: waiting workloads, holders of quota, and the quota itself."""
 
     waiting: tuple[Queued, ...] = ()
     """In Kueue's order: by priority, then by time."""
     holding: tuple[Holding, ...] = ()
     quotas: Mapping[str, Mapping[str, Resources]] = {}
-    """Quota that is shared (``cohort/name``, or ``queue/name`` of a ClusterQueue without one) → flavor →
-    what there is in all."""
+    """Shared quota (``cohort/name``, or ``queue/name`` of a ClusterQueue without one) → flavor → the
+    total."""
     sources: Mapping[str, str] = {}
-    """ClusterQueue → key of the quota that it has a share of."""
+    """ClusterQueue → key of the quota that it shares."""
     offers: Mapping[str, tuple[str, ...]] = {}
     """ClusterQueue → its flavors, in the order in which they are tried."""
 
 
 class Snapshot(Struct, frozen=True):
-    """All that one loop knows."""
+    """The complete input of one loop."""
 
     at: float
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
-    """Those that are over are left out."""
+    """Without finished ones."""
     gangs: Mapping[str, Gang] = {}
     budgets: tuple[Budget, ...] = ()
     daemons: tuple[DaemonSet, ...] = ()
     claims: Mapping[str, tuple[NodeTerm, ...] | None] = {}
-    """``namespace/claim`` → where its volume is (one term holds; empty for anywhere); None for a claim that
-    waits for its first pod and may be made anywhere. A claim that is not here does not exist."""
+    """``namespace/claim`` → where its volume is (one term must match; empty for anywhere); None for a claim
+    that waits for its first consumer and may be provisioned anywhere. A missing key means that the claim
+    does not exist."""
     attachments: Attachments = Attachments()
     groups: Mapping[str, GroupState] = {}
-    """By name. A group that could not be read is not here."""
+    """By name. Groups that could not be read are missing."""
     errors: Mapping[str, str] = {}
-    """What could not be read: ``aws/us-west-2``, ``kube/workloads`` → why, for people."""
+    """What could not be read: ``aws/us-west-2``, ``kube/workloads`` → the reason, for people."""
     faults: Mapping[str, str] = {}
-    """Objects that made no sense and were left out: ``Pod/ns/name`` → why."""
+    """Invalid objects that were left out: ``Pod/ns/name`` → the reason."""
     prices: Mapping[str, float] = {}
-    """Spot prices seen: ``us-west-2a/p3.8xlarge`` → USD an hour."""
+    """Current Spot prices: ``us-west-2a/p3.8xlarge`` → USD per hour."""
     namespaces: Mapping[str, Mapping[str, str]] = {}
-    """Labels of namespaces, for selectors over them."""
+    """Labels of namespaces, for selectors."""
     flavors: Mapping[str, Flavor] = {}
-    """By name; none without Kueue."""
+    """By name; empty without Kueue."""
     queues: Queues | None = None
     """None without Kueue."""

@@ -38,7 +38,7 @@ from infra.autoscaler.observed.snapshot import (
 from infra.catalogue.labels import POOL, SITE
 
 SUSPENDED: Final = "suspended"
-"""The code of a bar for as long as somebody keeps a group from launching."""
+"""The code of a back-off that lasts while somebody suspends a group's launches."""
 
 _PASSING: Final = frozenset(
     {
@@ -48,21 +48,21 @@ _PASSING: Final = frozenset(
         "node.cloudprovider.kubernetes.io/uninitialized",
     }
 )
-"""Taints of a node that is not up yet, which go by themselves."""
+"""Taints of a node that is not up yet, which are removed automatically."""
 
 _GENERAL: Final = frozenset({"cpu", "memory", "ephemeral-storage", PODS})
-"""What every machine has from the first moment on."""
+"""Resources that every machine has from the start."""
 
 _LINGERS: Final = 120.0
-"""Seconds for which such a taint may stay on a node that is ready: another controller takes it off."""
+"""Seconds for which such a taint may remain on a ready node: another controller removes it."""
 
 _GONE_AFTER: Final = 120.0
-"""Seconds that a node which its group does not know must have been silent before it counts as gone: AWS's
-lists may be older than the cluster's."""
+"""Seconds without a heartbeat after which a node unknown to its group counts as gone, as AWS's lists may be
+older than the cluster's."""
 
 
 def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> ClusterState:
-    """What there is, what state it is in, and what waits."""
+    """The machines with their states, the groups, and the pending pods."""
     by_name = {group.name: group for group in config.groups}
     instances = {
         instance.id: (name, instance)
@@ -89,11 +89,11 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Clu
     for node in snapshot.nodes:
         mine = (work.get(node.name, ()), daemons.get(node.name, ()))
         if node.instance in warm and not (node.ready and mine[0]):
-            continue  # It sleeps, or is about to, and comes back when its group wants it.
+            continue  # It is in a warm pool or about to enter it, and returns when its group needs it.
         found = instances.get(node.instance) if of_instance.get(node.instance) is node else None
         if found is None and node.ready and node.instance and node.instance not in instances:
-            # A name that was given out again before the node of the one that had it was gone: the kubelet
-            # goes on with that, and what it says of its instance can't be changed.
+            # The name was reused before the previous instance's node was gone: the kubelet adopts that Node,
+            # whose provider id cannot be changed.
             found = hosts.get(node.name)
         if found is not None:
             joined.add(found[1].id)
@@ -120,8 +120,7 @@ def build(snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Clu
 
 
 def _by_instance(nodes: Iterable[Node]) -> Mapping[str, Node]:
-    """Instance → its node. Of two, left over from another name, the one that lives: the other must not pass
-    for the machine."""
+    """Instance → its node. If a name was reused and there are two, the live one is used."""
     found: dict[str, Node] = {}
     for node in nodes:
         known = found.get(node.instance)
@@ -132,8 +131,8 @@ def _by_instance(nodes: Iterable[Node]) -> Mapping[str, Node]:
 
 
 def present_units(state: GroupState) -> int:
-    """Units of a group's instances as AWS counts them against its size: those that boot among them, and those
-    that it is about to take back."""
+    """Units of a group's instances as AWS counts them against its size, including those that boot, and those
+    about to be interrupted."""
     return sum(instance.weight for instance in state.instances if _counts(instance))
 
 
@@ -142,7 +141,7 @@ def _counts(instance: Instance) -> bool:
 
 
 def _aside(instance: Instance) -> bool:
-    """Whether somebody took it out of service by hand: its group does not count it."""
+    """Whether it was put into standby or detached by hand: its group does not count it."""
     return "Standby" in instance.lifecycle
 
 
@@ -152,10 +151,10 @@ def _aside(instance: Instance) -> bool:
 def _pods(
     pods: Iterable[Pod], up: Container[str]
 ) -> tuple[Mapping[str, Sequence[Pod]], Mapping[str, Sequence[Pod]], list[Pod]]:
-    """Work by node, daemons by node, and what waits for a place.
+    """Pods by node, DaemonSet pods by node, and pending pods.
 
-    A pod that preemption makes room for counts where its room is made, and waits for nothing of ours; where
-    that node is not up any more, it waits like any other.
+    A pod for which preemption makes room counts on that node, and is not pending; if the node is down, it is
+    pending like any other.
     """
     work: defaultdict[str, list[Pod]] = defaultdict(list)
     daemons: defaultdict[str, list[Pod]] = defaultdict(list)
@@ -194,7 +193,8 @@ def _joined(
     state = _state(node, instance, group.group, full, bool(pods[0]), memory, config, now)
     labels, taints, allocatable = node.labels, _lasting(node, now), node.allocatable
     if state in ("booting", "stuck"):
-        # What its agents have not reported yet is known of its group; other taints are the boot's.
+        # Labels that its agents have not reported yet are taken from its group; other taints are from
+        # booting.
         labels = {**_labels(group.template, instance), **node.labels}
         mine = {(each.key, each.effect) for each in group.template.taints}
         taints = tuple(each for each in node.taints if (each.key, each.effect) in mine)
@@ -228,10 +228,10 @@ def _alone(
     memory: Memory,
     now: float,
 ) -> Machine:
-    """A node without an instance that we see: a physical machine, a master, one whose region is silent, or
-    one whose instance is gone."""
+    """A node without a known instance: a physical machine, a master, a node in a region that could not be
+    read, or one whose instance is gone."""
     known = group in states
-    # One of a pool that is configured no more has no group to ask; EC2 is asked before its node is deleted.
+    # A node of a removed pool has no group to look it up in; EC2 is queried before its Node is deleted.
     former = group is None and bool(node.instance) and POOL in node.labels
     gone = (known or former) and not node.ready and now - node.since >= _GONE_AFTER
     state: State
@@ -248,7 +248,7 @@ def _alone(
         state=state,
         node=node,
         instance=None,
-        # One that its group has let go is nobody's.
+        # An instance detached from its group belongs to none.
         group=None if known and not gone else group,
         zone=node.labels.get(ZONE, ""),
         labels=node.labels,
@@ -298,27 +298,27 @@ def _state(
         return "gone"
     if instance.leaving or instance.interrupted is not None:
         return "leaving"
-    # A taint of ours that nobody remembers, on a node that is down, is from before a warm pool's sleep.
+    # A taint of ours without memory, on a node that is down, is from before the instance entered a warm pool.
     if _draining(node, memory) and (node.ready or _drained(node, memory)):
         return "draining"
     if node.ready and _closed(node):
         return "closed"
     if not node.ready or (full.get(GPU) and not node.allocatable.get(GPU)):
-        # What has held work was up: pods are bound to nodes that are. GPUs that are gone for a while, as
-        # when their plugin is replaced, take no work and end none.
+        # A node that has had pods was up, as pods are bound only to such nodes. While GPUs are missing, as
+        # when their plugin is replaced, it accepts no work for them, and is not terminated.
         if worked or not (node.ready or _boots(node, instance, memory, config, now)):
             return "closed" if node.ready else "unready"
         late = now >= memory.boots.get(instance.id, now) + config.boot_timeout
         return "stuck" if late else "booting"
     if _aside(instance):
         return "closed"
-    # Beyond that time it is what it is, and not lost: it takes what fits it.
+    # After that time it is used as it is: it accepts what fits.
     return "booting" if now - node.created < config.boot_timeout and _unfinished(node, group) else "ready"
 
 
 def _unfinished(node: Node, group: Group) -> bool:
-    """Whether a node that is ready is not yet what its group's machines are: agents have a taint to take off
-    (network, drivers, labels), or GPUs and adapters to tell of."""
+    """Whether a ready node is incomplete: agents still have to remove a taint (network, drivers, labels), or
+    to report GPUs and EFA interfaces."""
     mine = {(each.key, each.effect) for each in group.taints}
     return bool(_awaited(node, group)) or any(
         each.effect in ("NoSchedule", "NoExecute") and (each.key, each.effect) not in mine
@@ -327,7 +327,8 @@ def _unfinished(node: Node, group: Group) -> bool:
 
 
 def _awaited(node: Node, group: Group) -> list[str]:
-    """GPUs, their slices, adapters: those of which the smallest machine of its group has more."""
+    """GPUs, MIG slices and EFA interfaces of which it reports less than the smallest machine of its group
+    has."""
     return [
         name
         for name, amount in group.allocatable.items()
@@ -336,16 +337,16 @@ def _awaited(node: Node, group: Group) -> list[str]:
 
 
 def _lasting(node: Node, now: float) -> tuple[Taint, ...]:
-    """A node's taints, without those that go by themselves now that it is ready."""
+    """A node's taints, without those that are removed automatically now that it is ready."""
     if not node.ready or now - node.since >= _LINGERS:
         return node.taints
     return tuple(each for each in node.taints if each.key not in _PASSING)
 
 
 def _boots(node: Node, instance: Instance, memory: Memory, config: Config, now: float) -> bool:
-    """Whether it is still on its way up, rather than up before and now not."""
+    """Whether it is still booting, rather than was up before and is not now."""
     if instance.id in memory.boots or instance.lifecycle.startswith("Pending"):
-        return True  # The latter also of one that comes out of a warm pool, as old as it may be.
+        return True  # The latter also holds for an old instance that leaves a warm pool.
     return now - max(node.created, instance.launched or 0.0) < config.boot_timeout
 
 
@@ -358,13 +359,14 @@ def _draining(node: Node, memory: Memory) -> bool:
 
 
 def _drained(node: Node, memory: Memory) -> bool:
-    """Whether it is remembered to be on its way out: it, and not one that had its name before."""
+    """Whether this node, and not an earlier one with its name, is remembered as draining."""
     drain = memory.drains.get(node.name)
     return drain is not None and drain.instance == node.instance
 
 
 def _by_choice(node: Node, instance: Instance, memory: Memory) -> bool:
-    """Whether it may be had back: nothing was asked to leave yet, and nothing ends it in any case."""
+    """Whether its drain can be undone: no pod was asked to leave yet, and nothing terminates it in any
+    case."""
     drain = memory.drains.get(node.name)
     return (
         node.ready
@@ -377,13 +379,13 @@ def _by_choice(node: Node, instance: Instance, memory: Memory) -> bool:
 # --- groups -------------------------------------------------------------------------------------------------
 
 _Seen = Mapping[tuple[str, str], Resources]
-"""(group, type) → what its machines really offer, the least of them."""
+"""(group, type) → the minimum that its machines actually offer."""
 
 
 def _seen(
     nodes: Iterable[Node], instances: Mapping[str, tuple[str, Instance]], groups: Mapping[str, Group]
 ) -> _Seen:
-    """What full-grown nodes offer: those that have all of their GPUs."""
+    """What complete nodes offer: those that report all of their GPUs."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for node in nodes:
         joined = instances.get(node.instance) if node.provider and node.ready and not node.sick else None
@@ -423,7 +425,7 @@ def _group(
     }
     present = 0
     if state is not None:
-        # What AWS takes back is replaced by its group, which may have to wait until it is gone.
+        # The group replaces an interrupted instance, possibly only after it is gone.
         present = present_units(state) - sum(
             each.weight for each in state.instances if each.interrupted is not None and _counts(each)
         )
@@ -444,8 +446,8 @@ def _group(
 
 
 def _asked(group: Group, nodes: Iterable[Node], memory: Memory, config: Config, now: float) -> int:
-    """Units of a group that can't be read which are on their way for all that we know: what we asked for a
-    while ago, less what has joined. One answer that fails must not have all of it bought elsewhere."""
+    """Units of a group that cannot be read which are probably starting: what was requested recently, less
+    what has joined. Otherwise one failed response would make other groups launch all of it."""
     resize = memory.resizes.get(group.name)
     if resize is None or now - resize.at >= config.boot_timeout:
         return 0
@@ -458,7 +460,7 @@ def _asked(group: Group, nodes: Iterable[Node], memory: Memory, config: Config, 
 
 
 def _still(state: GroupState) -> str | None:
-    """Why a group starts nothing, whatever is asked of it."""
+    """Why a group launches nothing, whatever its size."""
     if state.deleting:
         return "it is being deleted"
     return "its process Launch is suspended" if "Launch" in state.suspended else None
@@ -490,7 +492,7 @@ def _template(group: Group, present: int, seen: _Seen, snapshot: Snapshot) -> Te
 
 
 def _unit(group: Group, seen: _Seen) -> Resources:
-    """What one unit offers: as seen, and as the catalogue has it for types that nobody has seen."""
+    """What one unit offers: as observed, or by the catalogue for types that were not observed."""
     offers = [
         {
             name: amount if name in OF_A_MACHINE else amount // kind.weight
@@ -507,7 +509,7 @@ def _unit(group: Group, seen: _Seen) -> Resources:
 
 
 def _offered(group: GroupView, instance: Instance, seen: _Seen) -> Resources:
-    """What one instance will offer when it is up."""
+    """What an instance will offer when it is up."""
     known = seen.get((group.group.name, instance.type))
     if known is not None:
         return known
@@ -526,11 +528,11 @@ def _labels(template: Template, instance: Instance) -> Mapping[str, str]:
 
 
 def _price(group: Group, present: int, seen: Mapping[str, float]) -> float:
-    """USD an hour of the next unit: at the group's mix of markets, and of what its types cost."""
+    """USD per hour of the next unit: by the group's mix of markets, and the prices of its types."""
     share = 1.0 if present < group.on_demand_base else group.on_demand_percent / 100
     on_demand = [kind.on_demand / max(1, kind.weight) for kind in group.types if kind.on_demand]
     spot = [price / max(1, kind.weight) for kind in group.types if (price := _spot(kind, group.zones, seen))]
-    # On demand the first type that there is; a spot request takes any of them.
+    # On-Demand uses the first available type; Spot may use any of them.
     dear = on_demand[0] if on_demand else 0.0
     cheap = sum(spot) / len(spot) if spot else dear
     return share * dear + (1.0 - share) * cheap
@@ -542,7 +544,7 @@ def _spot(kind: PricedType, zones: Iterable[str], seen: Mapping[str, float]) -> 
 
 
 def _notes(groups: Iterable[Group], states: Mapping[str, GroupState]) -> dict[str, str]:
-    """Group → what would end its machines behind our back, or keep it from growing."""
+    """Group → settings that would terminate its machines without us, or prevent launches."""
     found: dict[str, str] = {}
     for group in groups:
         state = states.get(group.name)

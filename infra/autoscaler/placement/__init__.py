@@ -1,1 +1,2 @@
-"""Where pending pods go: on machines that run, on machines that boot, and on those a group would launch."""
+"""Where pending pods are placed: on running machines, on booting ones, and on those that a group would
+launch."""

@@ -42,11 +42,11 @@ from infra.autoscaler.placement.zones import Zones
 Floats: TypeAlias = NDArray[np.float64]
 
 _TRIES = 16
-"""How often machines are redistributed between zones, when one of them gives less than it should."""
+"""How often machines are redistributed between zones, if one of them gets fewer than planned."""
 
 
 class Packer:
-    """One plan being made."""
+    """A plan in progress."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class Packer:
         self.fresh = fresh
         number = {each.group.name: place for place, each in enumerate(self.groups)}
         self.units: list[list[Unit]] = [[] for _ in self.groups]
-        """What is on its way, by group; of a plan that is not fresh, nothing."""
+        """Units that are starting, by group; empty for a plan that is not fresh."""
         machines = list(view.machines)
         self.offered: Sequence[Resources] = (
             *(each.group.allocatable for each in self.groups),
             *(each.template.allocatable for each in self.groups),
             *(each.allocatable for each in machines),
         )
-        """Of all machines that are there or may be, also those on which nothing is placed."""
+        """The offers of all existing and possible machines, also of those without pods."""
         if not config.owned:
             machines = [each for each in machines if each.group is not None]
         there: list[list[tuple[str, int]]] = [[] for _ in self.groups]
@@ -111,10 +111,10 @@ class Packer:
         self._turns = self._in_turn()
 
     def _sought(self, demand: Demand) -> Floats:
-        """For each row that comes: how much of it would be taken by all for whom it would do, spread evenly.
+        """For each starting row: the share that all kinds that could use it would take, spread evenly.
 
-        It was bought for some of them. Work with a choice leaves it to work that has less of one, for which
-        another machine would be bought, in each loop again.
+        It was launched for some of them. Kinds with alternatives leave it to kinds with fewer, for which
+        another machine would otherwise be launched in each loop.
         """
         matrix, base = self.matrix, self.base
         found = np.zeros(base, np.float64)
@@ -138,9 +138,9 @@ class Packer:
         return found.round(6)
 
     def _in_turn(self) -> Ints:
-        """The rows that are there or come, in the order in which equal ones are filled. What comes is put by
-        group and zone: whether a machine has an instance yet, and which name, decides nothing. So the next
-        loop, which sees more of the instances, fills them as this one does."""
+        """Existing and starting rows, in the order in which equal ones are filled. Starting ones are ordered
+        by group and zone, regardless of whether they have an instance and of its name: so the next loop,
+        which knows more instances, fills them in the same order."""
         matrix, base = self.matrix, self.base
         comes = matrix.tier[:base] >= BOOTING
         if not comes.any():
@@ -151,7 +151,7 @@ class Packer:
     # --- one kind -----------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, n: int, scope: Scope = EVERYWHERE, *, grow: bool = True) -> int:
-        """Find places for up to ``n`` such pods. How many there were."""
+        """Place up to ``n`` pods of a kind. Returns how many were placed."""
         if kind.lost or n <= 0:
             return 0
         matrix = self.matrix
@@ -181,7 +181,7 @@ class Packer:
         return n - left
 
     def _fill(self, kind: Kind, n: int, allowed: Flags) -> int:
-        """Pods that do not mind each other: as many as there is room for."""
+        """Place pods without rules about each other: as many as there is room for."""
         rows, room = self._roomy(kind, allowed)
         if not len(rows):
             return 0
@@ -191,7 +191,7 @@ class Packer:
         return int(counts.sum())
 
     def _roomy(self, kind: Kind, allowed: Flags) -> tuple[Ints, Ints]:
-        """Rows with room, in the order in which they are to be filled, and how many each may have."""
+        """Rows with room, in the order in which they are filled, and the capacity of each."""
         matrix = self.matrix
         allowed = allowed & matrix.unfilled(kind)[: len(allowed)]
         rows = np.append(self._turns[allowed[self._turns]], self.base + np.nonzero(allowed[self.base :])[0])
@@ -206,7 +206,7 @@ class Packer:
             wanted = np.zeros(len(rows), np.float64)
             wanted[rows < self.base] = self._wanted[rows[rows < self.base]]
             if kind.gpus:
-                # The fewest GPUs left: whole machines are kept for those that need them.
+                # The fewest remaining GPUs first: whole machines are kept for work that needs them.
                 order = np.lexsort((room, wanted, self._liking(kind, rows), tier))
             elif kind.shape.preferred or matrix.gpus[rows].any():
                 order = np.lexsort((wanted, matrix.gpus[rows] > 0, self._liking(kind, rows), tier))
@@ -216,7 +216,7 @@ class Packer:
         return rows, room
 
     def _liking(self, kind: Kind, rows: Ints) -> Ints:
-        """Less is better: by the terms that the pod prefers."""
+        """Lower is better: by the pod's preferred terms."""
         if not kind.shape.preferred:
             return np.zeros(len(rows), np.int64)
         return np.array(
@@ -230,7 +230,7 @@ class Packer:
     def _settle(
         self, kind: Kind, n: int, allowed: Flags, universe: spread.Universe, extra: Flags | None
     ) -> int:
-        """The same for pods that mind each other. ``extra``: templates that could be opened."""
+        """Place pods with rules about each other. ``extra``: templates that could be opened."""
         matrix = self.matrix
         placed = 0
         limits = spread.counting(kind)
@@ -289,7 +289,7 @@ class Packer:
         cap: int | None,
         grow: bool,
     ) -> int:
-        """Open machines for pods, or make larger what was opened before, whichever costs less."""
+        """Open machines for pods, or enlarge those opened before, whichever is cheaper."""
         placed = 0
         while placed < n:
             offer = self.choose.best(kind, n - placed, scope, templates, cap)
@@ -307,7 +307,7 @@ class Packer:
         return placed
 
     def _open(self, group: int, *, locked: bool = False) -> int:
-        """A new row."""
+        """Add a row."""
         zone = self.capacity.take(group)
         return self.matrix.add(self.matrix.at[group, zone], NEW, "", locked)
 
@@ -330,7 +330,7 @@ class Packer:
             some = counts > 0
             self.matrix.place(kind, rows[some], counts[some])
             return int(counts.sum())
-        # What does not fill a machine may be had for less elsewhere.
+        # What does not fill a machine may be cheaper elsewhere.
         while placed < n and (not placed or n - placed >= offer.each):
             steps = self.choose.fillers(kind, group, templates)
             if steps >= room:
@@ -367,7 +367,7 @@ class Packer:
                 break
             placed += opened
             if limits:
-                # What was opened has room for more, which the next machine need not have.
+                # The opened machine may have room for more pods, which the next one then need not hold.
                 fits = matrix.fits(kind).copy()
                 fits[: self.base] = False
                 if scope.site is not None:
@@ -378,7 +378,7 @@ class Packer:
         return placed
 
     def _apart(self, kind: Kind, scope: Scope, names: Sequence[str]) -> Flags:
-        """Templates whose topology domains have no pod that repels this kind, and are not ahead of others."""
+        """Templates whose topology domains have no pod that repels this kind, and do not exceed the skew."""
         matrix = self.matrix
         openable = self.choose.openable(kind, scope)
         allowed = openable.copy()
@@ -395,9 +395,9 @@ class Packer:
         return allowed
 
     def _together(self, kind: Kind, n: int, scope: Scope, allowed: Flags, cap: int) -> bool:
-        """Narrow templates to the domains of the pods that this kind must be near. False where none is left.
+        """Limit templates to the domains of the pods that this kind must be near. False if none is left.
 
-        The first pod of a set that attracts itself chooses the domain: the one of the best offer.
+        The first pod of a kind with affinity to itself selects the domain: that of the best offer.
         """
         matrix = self.matrix
         for near in kind.together:
@@ -430,7 +430,7 @@ class Packer:
         cap: int,
         grow: bool,
     ) -> int:
-        """Open machines of allowed templates, as many a domain as the limits leave room for."""
+        """Open machines of allowed templates, as many per domain as the limits allow."""
         matrix = self.matrix
         if not limits:
             return self._acquire(kind, n, scope, allowed, self._inside(names, allowed), cap, grow)
@@ -443,7 +443,7 @@ class Packer:
             if limit.even is None and placed < n and nowhere.any():
                 placed += self._acquire(kind, n - placed, scope, nowhere, None, cap, False)
             return placed
-        # Domains of several limits overlap: one pod at a time.
+        # Domains of several limits overlap, so one pod at a time.
         openable = self.choose.openable(kind, scope)
         for limit in limits:
             domain = matrix.template_domain(limit.topology)
@@ -455,7 +455,7 @@ class Packer:
         return self._acquire(kind, 1, scope, allowed, self._inside(names, allowed), cap, grow)
 
     def _room(self, limit: spread.Counting, allowed: Flags, n: int) -> Ints:
-        """By domain of a limit's topology: ``n`` where a template is allowed, else 0."""
+        """By domain of a limit's topology: ``n`` if a template there is allowed, else 0."""
         domain = self.matrix.template_domain(limit.topology)[allowed]
         room = np.zeros(self.matrix.values(limit.topology), np.int64)
         room[domain[domain >= 0]] = n
@@ -472,7 +472,8 @@ class Packer:
         cap: int,
         grow: bool,
     ) -> int:
-        """Open machines in several places at a time. Where one gives less than its share, all get others."""
+        """Open machines in several domains in turn. If one provides less than its share, all are
+        recomputed."""
         matrix = self.matrix
         domain = matrix.template_domain(limit.topology)
         openable = domain[self.choose.openable(kind, scope)]
@@ -495,7 +496,7 @@ class Packer:
         return 0
 
     def _inside(self, names: Sequence[str], allowed: Flags) -> Flags:
-        """Rows in places where these templates are."""
+        """Rows in the domains of these templates."""
         found = np.ones(self.matrix.n, np.bool_)
         for key in names:
             places = np.append(np.zeros(self.matrix.values(key), np.bool_), False)
@@ -504,7 +505,7 @@ class Packer:
         return found
 
     def _cap(self, kind: Kind, n: int) -> int:
-        """How many such pods a new, empty machine may have, for the limits that go by machine."""
+        """The maximum number of such pods on a new, empty machine, for limits per machine."""
         matrix = self.matrix
         cap = n
         for near in kind.apart:
@@ -524,7 +525,7 @@ class Packer:
     # --- undoing ------------------------------------------------------------------------------------------
 
     def undo(self, mark: int) -> None:
-        """Back to a mark of the matrix."""
+        """Roll back to a mark of the matrix."""
         matrix = self.matrix
         while matrix.mark() > mark:
             match matrix.last():
@@ -539,7 +540,7 @@ class Packer:
 
 
 def _first(view: GroupView, there: list[tuple[str, int]]) -> list[str]:
-    """The zones of the units that are coming."""
+    """The zones of the units that are starting."""
     if not view.coming:
         return []
     ahead = Zones(view, there).ahead()

@@ -13,7 +13,7 @@ from infra.autoscaler.reasons import Reason
 
 
 class Blockers:
-    """Obstacles of one plan. What is the same for much work is found once."""
+    """The obstacles of one plan. Results are cached, as they are equal for much work."""
 
     def __init__(self, packer: Packer, snapshot: Snapshot) -> None:
         self._packer = packer
@@ -29,14 +29,14 @@ class Blockers:
         ]
 
     def of(self, kind: Kind) -> tuple[Reason, ...]:
-        """One reason a group, in the groups' order."""
+        """One reason per group, in the groups' order."""
         chosen = {*self._packer.choose.choice(kind).groups.tolist()}
         return tuple(
             self._one(kind, place, view, place in chosen) for place, view in enumerate(self._packer.groups)
         )
 
     def of_gang(self, item: Item) -> tuple[Reason, ...]:
-        """The same; of a group with room for a part, for how much."""
+        """The same for a gang; for a group with room for a part, how much."""
         kind = max((wanted.kind for wanted in item.wanted), key=lambda kind: kind.gpus)
         chosen = self._packer.choose.choice(kind)
         holds = dict(zip(chosen.groups.tolist(), chosen.holds.tolist(), strict=True))
@@ -71,7 +71,7 @@ def _of(view: GroupView, why: Reason) -> Reason:
 
 
 def _label(kind: Kind, view: GroupView) -> Reason | None:
-    """Why no machine of a group will ever do, whatever its size."""
+    """Why no machine of a group ever fits, whatever its size."""
     template, shape = view.template, kind.shape
     if any(name == DEVICES for name, _ in shape.requests):
         return Reason("devices")
@@ -86,7 +86,7 @@ def _label(kind: Kind, view: GroupView) -> Reason | None:
 
 
 def _now(packer: Packer, place: int, snapshot: Snapshot) -> Reason:
-    """Why a group takes none at the moment."""
+    """Why a group does not fit at the moment."""
     view = packer.groups[place]
     name = view.group.name
     if view.state is None:

@@ -1,4 +1,4 @@
-"""The groups as a supply of machines: which are starting, which may be started, and in which zone."""
+"""The groups as a supply of machines: how many are starting, how many can be started, and in which zone."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from infra.autoscaler.placement.node_matrix import Flags, Ints
 from infra.autoscaler.placement.zones import Zones
 
 _UNKNOWN = 1e6
-"""USD an hour, for comparison, of what has no price: dearer than anything."""
+"""USD per hour for comparison if the price is unknown: more than any price."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A machine on its way: what a row of a fresh plan may turn out to be."""
+    """A machine that is starting: a row of a fresh plan may be matched with it."""
 
     zone: str
     tier: int
@@ -27,7 +27,7 @@ class Unit:
 
 
 class Capacity:
-    """What a plan takes from the groups."""
+    """The capacity that a plan takes from the groups."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class Capacity:
         zones: Sequence[Zones],
         units: Sequence[Sequence[Unit]],
     ) -> None:
-        """``units``: what is on its way, by group, and does not stand on the matrix yet."""
+        """``units``: the starting machines by group that are not in the matrix."""
         self.groups: Sequence[GroupView] = tuple(view.groups.values())
         self.zones = zones
         self.units = units
-        # What is on its way is asked for and paid, whether the plan has a use for it or not.
+        # Starting machines are paid for, whether or not the plan uses them.
         start: Mapping[str, int] = {each.group.name: standing(each) for each in self.groups}
         self.ledger = Ledger(self.groups, start, view.machines, config)
         prices = np.array([each.template.price for each in self.groups], np.float64)
@@ -65,12 +65,12 @@ class Capacity:
         )
 
     def room(self, group: int) -> int:
-        """How many units a group can be given: what comes in any case, or what the limits leave."""
+        """How many units a group can still get: those that start in any case, or what the limits allow."""
         ahead = max(0, int(self._ahead[group] - self._taken[group]))
         return ahead + (self.ledger.room(self.groups[group].group.name) if self._usable[group] else 0)
 
     def open(self) -> Flags:
-        """Groups that can be given one at least."""
+        """Groups that can get at least one unit."""
         found = self._usable & (self._left + self._ahead > self._taken)
         if self._budget is not None:
             found &= self._known & (self.price <= self._budget - self.ledger.cost + 1e-9)
@@ -80,17 +80,17 @@ class Capacity:
         return found | (self._ahead > self._taken)
 
     def take(self, group: int) -> str:
-        """One machine more: the zone that it will be in."""
+        """Take one machine; returns its expected zone."""
         self._give(group, 1)
         return self.zones[group].take()
 
     def back(self, group: int, zone: str) -> None:
-        """The last one is not needed."""
+        """Return the last one."""
         self._give(group, -1)
         self.zones[group].back(zone)
 
     def join(self, group: int, zone: str) -> None:
-        """One more, which was thought to be another group's."""
+        """Add a machine that was taken from another group."""
         self._give(group, 1)
         self.zones[group].join(zone)
 

@@ -1,7 +1,7 @@
-"""Demand: equal pods grouped together, and the gangs that they form.
+"""Demand: groups of equal pods, and the gangs that they form.
 
-Pods are equal where their shapes are, and where the same of the selectors that matter now (of spreads,
-affinities and anti-affinities, also of pods that run) select them. 50,000 pods of one job are one `Kind`.
+Pods are equal if their shapes are, and if the same of the relevant selectors (of spreads, affinities and
+anti-affinities, also of running pods) match them. 50,000 pods of one job are one `Kind`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANYWHERE = ("*",)
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Pods that a selector is about."""
+    """The pods that a selector matches."""
 
     namespaces: tuple[str, ...]
     selector: Selector
@@ -39,23 +39,23 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Even:
-    """A spread that must hold."""
+    """A topology spread that must hold."""
 
     topology: str
     skew: int
     chosen: int
     least: int
     own: bool
-    """Whether the pod is one of those that are counted."""
+    """Whether the pod itself is counted."""
     affinity: bool = True
-    """Whether it is counted over nodes alone that the pod's selectors are about (``nodeAffinityPolicy``)."""
+    """Whether only nodes that match the pod's selectors are counted (``nodeAffinityPolicy``)."""
     taints: bool = False
-    """And whose taints it tolerates (``nodeTaintsPolicy``)."""
+    """Whether only nodes whose taints it tolerates are counted (``nodeTaintsPolicy``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Other pods to be with, or apart from."""
+    """Affinity or anti-affinity to other pods."""
 
     topology: str
     chosen: int
@@ -69,49 +69,49 @@ class Kind:
     index: int
     shape: Shape
     volumes: tuple[tuple[NodeTerm, ...], ...]
-    """For each of its volumes that is somewhere: one of the terms holds."""
+    """For each of its volumes with a location: one of the terms must match."""
     lost: Reason | None
-    """Why no place will ever do: a claim of its does not exist …"""
+    """Why no place will ever fit: a claim does not exist …"""
     chosen: tuple[int, ...]
-    """Which selectors are about it: indices of `Demand.chosen`."""
+    """The selectors that match it: indices of `Demand.chosen`."""
     even: tuple[Even, ...]
     together: tuple[Near, ...]
     apart: tuple[Near, ...]
     owned: tuple[int, ...]
-    """Its own terms of anti-affinity: indices of `Demand.terms`."""
+    """Its own anti-affinity terms: indices of `Demand.terms`."""
     barred: tuple[int, ...]
-    """Terms of others that keep it away."""
+    """Anti-affinity terms of other pods that repel it."""
     gpus: int
     attached: frozenset[tuple[str, str]] = frozenset()
-    """Volumes that count against a CSI driver's limit, once a machine: (driver, volume)."""
+    """Volumes that count against a CSI driver's limit, once per machine: (driver, volume)."""
 
     @property
     def plain(self) -> bool:
-        """Whether it does not matter who else is there."""
+        """Whether it has no rules about other pods."""
         return not (self.even or self.together or self.apart or self.barred or self.shape.ports)
 
     @property
     def placed(self) -> bool:
-        """Whether it matters in which zone or other place of many nodes it is."""
+        """Whether the zone or another domain of several nodes matters."""
         return any(topology != HOSTNAME for topology in self.topologies)
 
     @property
     def topologies(self) -> frozenset[str]:
-        """Labels that its own rules go by."""
+        """The labels that its own rules use."""
         near = {each.topology for each in (*self.together, *self.apart)}
         return frozenset({*near, *(each.topology for each in self.even)})
 
 
 @dataclass(slots=True)
 class Wanted:
-    """Pods of a kind that want a place: those that exist, and of a gang those that will."""
+    """Pending pods of a kind: existing ones, and future ones of a gang."""
 
     kind: Kind
     pods: tuple[Pod, ...]
     virtual: int = 0
-    """How many more there will be."""
+    """The number of future pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of those."""
+    """The labels of the future pods."""
 
     @property
     def count(self) -> int:
@@ -120,7 +120,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Item:
-    """What is placed in one go: equal pods, each for itself, or a gang."""
+    """A unit of placement: equal pods, each for itself, or a gang."""
 
     wanted: list[Wanted]
     priority: int
@@ -128,15 +128,15 @@ class Item:
     gang: Gang | None = None
     key: str | None = None
     least: int = 0
-    """Of a gang: how many of these must have a place."""
+    """Of a gang: the minimum number that needs a place."""
     site: str | None = None
-    """Where the rest of the gang runs already."""
+    """The site at which the rest of the gang is running."""
     booked: bool = False
-    """Whether its machines are promised."""
+    """Whether machines are reserved for it."""
     cooling: float | None = None
-    """Until when it gets no machines but those that are up, as it has waited without success."""
+    """Until when it only gets running machines, as it has waited without success."""
     low: bool = False
-    """Whether it never gets others (``min_priority``)."""
+    """Whether it never starts machines (``min_priority``)."""
 
     @property
     def count(self) -> int:
@@ -145,21 +145,21 @@ class Item:
 
 @dataclass(slots=True)
 class Demand:
-    """Everything that waits, and what has to be counted to place it."""
+    """All pending work, and what must be counted to place it."""
 
     chosen: list[Chosen] = field(default_factory=list)
     terms: list[tuple[str, int]] = field(default_factory=list)
-    """Terms of anti-affinity: (topology, index of `chosen`)."""
+    """Anti-affinity terms: (topology, index of `chosen`)."""
     kinds: list[Kind] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     existing: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """id of a running pod's shape → its own terms of anti-affinity."""
+    """id of a running pod's shape → its own anti-affinity terms."""
     signer: Signer | None = None
     attachments: Attachments = field(default_factory=Attachments)
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """What is asked for at all, GPUs first: most places lack those."""
+        """All requested resources, GPUs first, as most machines lack them."""
         names = {name for kind in self.kinds for name, _ in kind.shape.requests}
         names |= {ATTACHABLE + driver for kind in self.kinds for driver, _ in kind.attached}
         names |= {ATTACHABLE + each for kind in self.kinds for each in self.attachments.own(kind.shape)}
@@ -167,7 +167,7 @@ class Demand:
 
 
 class Signer:
-    """Which selectors are about a pod; equal answers are found without asking again."""
+    """Which selectors match a pod; cached by labels."""
 
     def __init__(self, chosen: Sequence[Chosen]) -> None:
         self._chosen = chosen
@@ -196,7 +196,7 @@ class Signer:
 
 
 class _Counted:
-    """Selectors and terms by number, as they are come upon."""
+    """Numbers selectors and terms as they are found."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self._namespaces = namespaces
@@ -207,7 +207,7 @@ class _Counted:
         return self.chosen.setdefault(Chosen(namespaces, selector), len(self.chosen))
 
     def meant(self, term: PodTerm, selector: Selector) -> int:
-        """The pods that a term is about."""
+        """The pods that a term selects."""
         if term.among is None:
             return self.select(term.namespaces, selector)
         names = {
@@ -226,7 +226,7 @@ class _Counted:
         self.own(shape)
 
     def own(self, shape: Shape) -> tuple[int, ...]:
-        """Its terms of anti-affinity: they count for others too."""
+        """Its anti-affinity terms, which also apply to other pods."""
         return tuple(
             self.terms.setdefault((term.topology, self.meant(term, term.selector)), len(self.terms))
             for term in shape.apart
@@ -235,9 +235,10 @@ class _Counted:
 
 
 def gather(view: ClusterState, snapshot: Snapshot, gangs: Iterable[Item]) -> Demand:
-    """All that waits. ``gangs``: items whose pods are not to be placed one by one; their kinds are made here.
+    """All pending work. ``gangs``: items whose pods are not placed one by one; their kinds are completed
+    here.
 
-    Of an item that comes in, `wanted` has a kind for each shape only in name: see `gangs.items`.
+    In the input items, `wanted` has incomplete kinds with only a shape: see `gangs.items`.
     """
     counted = _Counted(snapshot.namespaces)
     items = list(gangs)
@@ -280,12 +281,12 @@ def gather(view: ClusterState, snapshot: Snapshot, gangs: Iterable[Item]) -> Dem
 
 
 def bare(shape: Shape) -> Kind:
-    """A kind that says nothing but its shape, for `gather` to make whole."""
+    """A kind with only a shape, to be completed by `gather`."""
     return Kind(-1, shape, (), None, (), (), (), (), (), (), 0)
 
 
 def _split(wanted: Wanted, signer: Signer) -> Iterable[tuple[Mapping[str, str], tuple[Pod, ...], int]]:
-    """By the selectors that are about them."""
+    """Split by the selectors that match the pods."""
     namespace = wanted.kind.shape.namespace
     groups: dict[tuple[int, ...], list[Pod]] = {}
     for pod in wanted.pods:
@@ -301,7 +302,7 @@ def _age(pod: Pod) -> tuple[float, str, str]:
 
 
 class _Kinds:
-    """Kinds by what tells them apart."""
+    """Kinds by their distinguishing attributes."""
 
     def __init__(self, counted: _Counted, demand: Demand, snapshot: Snapshot) -> None:
         self._counted = counted
@@ -316,7 +317,7 @@ class _Kinds:
     def kind(self, shape: Shape, sign: tuple[int, ...]) -> Kind:
         found = self._by_id.get((id(shape), sign))
         if found is None:
-            # Shapes that are equal should be one object; where they are not, they are found to be here.
+            # Equal shapes should be the same object; if they are not, that is detected here.
             found = self._known.get((shape, sign))
             if found is None:
                 found = self._known[shape, sign] = self._made(shape, sign)

@@ -1,4 +1,4 @@
-"""Which groups can take which pods, and in which order they are tried."""
+"""Which groups fit which pods, and in which order they are tried."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from infra.catalogue.labels import SITE
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where work may go."""
+    """Where work may be placed."""
 
     site: str | None = None
     tier: int = NEW
-    """The last kind of row that is allowed; `NEW`: machines may be opened."""
+    """The highest allowed kind of row; `NEW`: machines may be opened."""
 
 
 EVERYWHERE = Scope()
@@ -34,29 +34,29 @@ EVERYWHERE = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Groups that may take a kind, the ones to be preferred first."""
+    """Groups that fit a kind, in order of preference."""
 
     groups: Ints
     rank: Ints
-    """Equal where only cost decides."""
+    """Equal if only cost decides."""
     holds: Ints
-    """Pods a machine."""
+    """Pods per machine."""
     templates: Flags
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The best group for some pods now."""
+    """The best group for some pods."""
 
     group: int
     rank: int
     each: int
-    """Pods a machine."""
+    """Pods per machine."""
     cost: float
 
 
 class Expander:
-    """Choices of one plan."""
+    """The choices of one plan."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Expander:
         self._most = np.maximum(most, 1)
 
     def choice(self, kind: Kind) -> Choice:
-        """Groups whose machines such a pod may be on, whether there is room or not."""
+        """Groups whose machines fit such a pod, whether or not there is room."""
         found = self._choices.get(kind.index)
         if found is None:
             found = self._choices[kind.index] = self._chosen(kind)
@@ -113,7 +113,7 @@ class Expander:
         return Choice(groups, rank, holds[groups], templates)
 
     def _order(self, kind: Kind, templates: Flags) -> tuple[Ints, Ints]:
-        """All groups in the order in which such pods go for them, and ranks: of equals the cost decides."""
+        """All groups in order of preference, and their ranks: among equal ranks the cost decides."""
         home = self.snapshot.namespaces.get(kind.shape.namespace, {}).get(SITE, "")
         key = (home, kind.shape.preferred, id(templates) if kind.shape.preferred else 0)
         found = self._orders.get(key)
@@ -137,7 +137,8 @@ class Expander:
     def best(
         self, kind: Kind, n: int, scope: Scope, templates: Flags | None, cap: int | None
     ) -> Offer | None:
-        """The group to start machines of: by rank, what the batch costs, and the fewest GPUs unused."""
+        """The group from which to start machines: by rank, then the cost of the batch, then the fewest
+        unused GPUs."""
         choice = self.choice(kind)
         allowed = self.capacity.open()[choice.groups]
         if not allowed.any():
@@ -162,7 +163,7 @@ class Expander:
             for at in np.nonzero(self.capacity.several[groups])[0].tolist():
                 group = int(groups[at])
                 first[at] = extra[at] = self.fillers(kind, group, templates)
-                # Pods that are spread over zones use those that come up in other ones as well.
+                # Pods that are spread over zones also use machines that start in other zones.
                 if machines[at] > 1 and not spread.counting(kind):
                     extra[at] = self.fillers(kind, group, templates, int(machines[at]))
             cost = (machines + extra) * self.price[groups]
@@ -183,7 +184,7 @@ class Expander:
         return None
 
     def zones(self, kind: Kind, group: int, templates: Flags | None) -> frozenset[str]:
-        """Zones in which a machine of a group would do."""
+        """Zones in which a machine of a group fits."""
         allowed = self.choice(kind).templates
         if templates is not None:
             allowed = allowed & templates
@@ -192,7 +193,7 @@ class Expander:
         )
 
     def fillers(self, kind: Kind, group: int, templates: Flags | None, machines: int = 1) -> float:
-        """How many machines would come up in other zones before so many in the right ones: `Zones.others`."""
+        """How many machines would start in other zones before this many in the right ones: `Zones.others`."""
         zones = self.capacity.zones[group]
         return 0 if zones.single else zones.others(self.zones(kind, group, templates), machines)
 
@@ -211,21 +212,21 @@ class Expander:
         return found
 
     def size(self, kind: Kind) -> float:
-        """How much of the largest machine a pod takes."""
+        """The share of the largest machine that a pod needs."""
         request, _ = self.matrix.request(kind)
         return float((request / self._most).max()) if len(request) else 0.0
 
     def largest(self, kind: Kind) -> int:
-        """How many such pods the roomiest machine that is there would have room for, were it empty."""
+        """How many such pods the largest existing machine would hold if it were empty."""
         return int(self._spare(kind).max(initial=0))
 
     def most(self, kind: Kind, across: bool) -> int:
-        """How many such pods one site (or all together) would ever have room for."""
+        """How many such pods one site (or all together) could ever hold."""
         found = self._most_by_site(kind)
         return found.total() if across else max(found.values(), default=0)
 
     def most_at(self, kind: Kind, site: str) -> int:
-        """How many such pods a site would ever have room for."""
+        """How many such pods a site could ever hold."""
         return self._most_by_site(kind)[site]
 
     def _most_by_site(self, kind: Kind) -> Counter[str]:
@@ -241,14 +242,15 @@ class Expander:
         return found
 
     def _spare(self, kind: Kind) -> Ints:
-        """Of machines that no group starts for such a pod: how many each would take, were it empty."""
+        """For each existing machine that no group launches for such a pod: how many it would hold if it were
+        empty."""
         found = self.matrix.empty(kind)
         mine = np.append(np.isin(np.arange(len(self.groups)), self.choice(kind).groups), False)
         found[mine[self.matrix.group[: len(found)]] | ~self.matrix.fits(kind)[: len(found)]] = 0
         return found
 
     def sites(self) -> list[str]:
-        """Where there are machines or groups: our own first, then in the order of the groups."""
+        """Sites with machines or groups: physical ones first, then in the order of the groups."""
         of_groups = dict.fromkeys(
             each.group.site for each in sorted(self.groups, key=lambda each: each.group.order)
         )
@@ -268,5 +270,5 @@ class Expander:
 
 
 def preference(kind: Kind, labels: Mapping[str, str], name: str) -> int:
-    """The weights of the terms that a pod would like to hold, and which do."""
+    """The sum of the weights of the pod's preferred terms that match."""
     return sum(weight for weight, term in kind.shape.preferred if holds_term(term, labels, name))

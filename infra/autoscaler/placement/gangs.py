@@ -21,16 +21,16 @@ REQUEST = "ProvisioningRequest"
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A gang's pods that have a node."""
+    """The pods of a gang that are bound to nodes."""
 
     pods: tuple[Pod, ...] = ()
     site: str | None = None
     gpus: str | None = None
-    """Where those of them are that have GPUs. A launcher, which fits anywhere, does not bind the others."""
+    """The site of those with GPUs. A launcher, which fits anywhere, does not bind the others."""
 
 
 def items(view: ClusterState, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> list[Item]:
-    """Every gang that still needs places, as far as its pods are not placed one by one."""
+    """Every gang that still needs places, unless its pods are placed one by one."""
     waiting: dict[str, list[Pod]] = {}
     for pod in view.pending:
         if pod.gang is not None:
@@ -77,7 +77,8 @@ def _item(
     if gang is not None and gang.kind == REQUEST and not (gang.condition == "Provisioned" and bound.pods):
         missing = _missing(gang, waiting) if _open(gang, memory, now) else []
     elif gang is not None and not bound.pods:
-        # Pods of one that runs may be over and gone: what is missing comes only as long as none runs.
+        # Pods of a running gang may have finished and been deleted: missing ones are added only while none
+        # runs.
         missing = _missing(gang, waiting)
     else:
         missing = []
@@ -88,9 +89,9 @@ def _item(
     if gang is not None and gang.least:
         least = max(0, gang.least - len(bound.pods))
         if bound.pods:
-            least = min(total, least)  # the others may be over
+            least = min(total, least)  # the others may have finished
     if least == 0:
-        return None  # it has what it needs: the rest are pods like any other
+        return None  # it is complete: further pods are placed one by one
     shapes: dict[int, list[Pod]] = {}
     for pod in waiting:
         shapes.setdefault(id(pod.shape), []).append(pod)
@@ -116,7 +117,7 @@ def _item(
 
 
 def _open(gang: Gang, memory: Memory, now: float) -> bool:
-    """Whether a request still asks for machines, or has some that are kept for it."""
+    """Whether a request still asks for machines, or has reserved ones."""
     if gang.condition == "Provisioned":
         booking = memory.bookings.get(gang.key)
         return booking is not None and booking.until > now
@@ -124,9 +125,9 @@ def _open(gang: Gang, memory: Memory, now: float) -> bool:
 
 
 def _missing(gang: Gang, pods: Iterable[Pod]) -> list[Wanted]:
-    """What its object says that it needs, less its pods that exist.
+    """What its object declares, less the existing pods.
 
-    Those match by their shape, or by what they ask for: what admission adds to a pod makes another shape.
+    Existing pods are matched by shape, or by requests, as admission may change a pod's shape.
     """
     left = [each.count for each in gang.sets]
     others: list[Pod] = []
@@ -156,31 +157,31 @@ def _missing(gang: Gang, pods: Iterable[Pod]) -> list[Wanted]:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a gang came off in this plan."""
+    """The result of a gang in this plan."""
 
     placed: bool
     up: bool
-    """All of it on machines that are up."""
+    """Whether all of it is on running machines."""
     started: bool
     """Whether machines are started for it now."""
     never: Reason | None
-    """Why it will never have its places, with the flavor that it has; None where it may."""
+    """Why it will never fit with its flavor; None if it may."""
     unknown: Reason | None = None
-    """What it asks for that nothing has, with whatever flavor."""
+    """What it requests that no machine has, with any flavor."""
     machines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is remembered of gangs, and the conditions of requests."""
+    """The memory of gangs, and the conditions of requests."""
 
     answers: list[Answer]
     bookings: dict[str, Booking]
     waiting: dict[str, float]
     failed: dict[str, Reason]
-    """Gangs whose time is up."""
+    """Gangs whose deadline has passed."""
     exhausted: Mapping[str, str]
-    """Pools of which no machine can be had anywhere → why."""
+    """Pools that cannot launch machines anywhere → the reason."""
 
 
 def settle(
@@ -191,7 +192,7 @@ def settle(
     config: Config,
     now: float,
 ) -> Kept:
-    """Answers, bookings and deadlines, from how this plan placed every gang."""
+    """Conditions, reservations and deadlines, from the placement of every gang in this plan."""
     waiting, failed = _deadlines(standings, memory, config, now)
     booked = {name for each in memory.bookings.values() if each.until > now for name in each.machines}
     exhausted = resource_flavors.exhausted(view, booked)
@@ -216,7 +217,7 @@ def settle(
 def _deadlines(
     standings: Mapping[str, Standing], memory: Memory, config: Config, now: float
 ) -> tuple[dict[str, float], dict[str, Reason]]:
-    """Until when each gang's machines have to be up, and the gangs whose machines were not up in time."""
+    """The deadline of each gang's machines, and the gangs that missed it."""
     waiting: dict[str, float] = {}
     failed: dict[str, Reason] = {}
     for key, standing in standings.items():
@@ -236,16 +237,16 @@ def _deadlines(
 def _answer_accepted(
     kept: Kept, gang: Gang, standing: Standing, exhausted: str | None, config: Config, now: float
 ) -> None:
-    """Say that a request's machines are ready, or that it will not have them. Nothing while it waits."""
+    """Set a request's condition to provisioned or failed. Nothing while it waits."""
     if standing.unknown:
-        # A request that has failed is made again, a thousand times; work whose capacity was revoked, Kueue
-        # deactivates.
+        # Kueue retries a failed request (up to a thousand times), but deactivates a workload whose capacity
+        # was revoked.
         why = sentences.reason(standing.unknown)
         kept.answers.append(_answer(gang, "CapacityRevoked", "NothingHasIt", why))
     elif standing.never:
         kept.answers.append(_answer(gang, "Failed", "NeverFits", sentences.reason(standing.never)))
     elif not standing.placed and exhausted:
-        # Kueue gives it another flavor: this one is closed meanwhile.
+        # Kueue assigns another flavor: this one is closed meanwhile.
         kept.answers.append(_answer(gang, "Failed", "NoCapacity", f"no capacity: {exhausted}"))
     elif standing.placed and standing.up:
         kept.bookings[gang.key] = Booking(standing.machines, now + config.booking)
@@ -265,7 +266,7 @@ def _answer_provisioned(
     config: Config,
     now: float,
 ) -> None:
-    """Keep a request's machines until its pods have come, or say that they did not come in time."""
+    """Keep a request's machines until its pods exist, or report that they did not appear in time."""
     if bound >= (gang.least or sum(each.count for each in gang.sets)):
         return
     if booking.until <= now:
@@ -274,7 +275,7 @@ def _answer_provisioned(
         return
     machines = standing.machines if standing is not None else booking.machines
     if bound:
-        # Those of its pods that have come have some; the others' are kept until they do.
+        # Bound pods have their machines; those of the others are kept until they are bound.
         machines = tuple(sorted({*machines, *booking.machines}))
     kept.bookings[gang.key] = Booking(machines, booking.until)
 

@@ -1,7 +1,7 @@
-"""The matrix on which pods are placed: a row for each machine, as columns of whole numbers.
+"""The matrix on which pods are placed: a row per machine, with columns of integers.
 
 Rows are existing machines, and those that a plan opens from a group's template. All changes can be rolled
-back to a mark, so that a gang can be tried at one site after another.
+back to a mark, so that a gang can be tried at several sites.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ __all__ = [
 ]
 
 PHYSICAL, READY, BOOTING, COMING, NEW = range(5)
-"""What a row is; work goes to the lower ones first."""
+"""The tier of a row; lower tiers are filled first."""
 
 _SOON: Final = 180.0
-"""Seconds within which a pod that was asked to leave makes room: no new machine is there sooner."""
+"""Seconds within which a pod that was asked to leave makes room: a new machine would take longer."""
 _LATE: Final = 15.0
-"""Seconds beyond its grace after which one that is still there is taken to stay."""
+"""Seconds after its grace period after which a remaining pod is assumed to stay."""
 
 _MOST: Final = 2**50
-"""More of anything than a machine has. Larger amounts are taken as this, so that sums stay in 64 bits."""
+"""More than any machine has. Larger amounts are reduced to this, so that sums fit in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Pods that were placed: so many on each of these rows."""
+    """A placement of pods: how many on each of these rows."""
 
     kind: Kind
     rows: Ints
@@ -72,14 +72,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A row that was made one of another group, and what it was."""
+    """A row that was changed to another group, and its previous state."""
 
     row: int
     template: int
 
 
 class NodeMatrix:
-    """Rows and what is on them."""
+    """Rows and the pods on them."""
 
     def __init__(
         self, demand: Demand, groups: Sequence[GroupView], machines: Sequence[Machine], at: float
@@ -94,7 +94,7 @@ class NodeMatrix:
         width = len(self.resources)
         self.free: Ints = np.zeros((width, self._size), np.int64)
         self.whole: Ints = np.zeros((width, len(machines)), np.int64)
-        """What the machines that are there have for pods when they are empty."""
+        """What existing machines offer when they are empty."""
         self.tier: Ints = np.zeros(self._size, np.int64)
         self.open: Flags = np.zeros(self._size, np.bool_)
         self.group: Ints = np.full(self._size, -1, np.int64)
@@ -102,7 +102,7 @@ class NodeMatrix:
         """GPUs that a row offers."""
         self.site: Ints = np.zeros(self._size, np.int64)
         self.locked: Flags = np.zeros(self._size, np.bool_)
-        """Rows whose zone matters to what is on them."""
+        """Rows whose zone matters to the pods on them."""
         self.counts: Ints = np.zeros((len(demand.chosen), self._size), np.int64)
         self.owners: Ints = np.zeros((len(demand.terms), self._size), np.int64)
         self.names: list[str] = []
@@ -111,22 +111,23 @@ class NodeMatrix:
         """Kinds that were placed on a row, in order."""
         self._ports: dict[int, list[tuple[str, str, int]]] = {}
         self._volumes: dict[tuple[str, str], Counter[int]] = {}
-        """(driver, volume) → row → by how many it is held there."""
+        """(driver, volume) → row → number of its users there."""
         self._drivers = {
             name.removeprefix(ATTACHABLE): place
             for name, place in self._column.items()
             if name.startswith(ATTACHABLE)
         }
-        """CSI drivers that count, and their columns."""
+        """CSI drivers with limits, and their columns."""
         self._journal: list[Put | Opened | Moved] = []
         self.sites: dict[str, int] = {}
         self._requests: dict[int, tuple[Ints, tuple[int, ...]]] = {}
         self._unfilled: dict[tuple[int, ...], tuple[Ints, Flags]] = {}
-        """Resources that are asked for together → the least of each in any kind, and `unfilled` rows."""
+        """Resources that are requested together → the minimum of each over all kinds, and the `unfilled`
+        rows."""
         self.offers: Ints = np.zeros((len(groups), width), np.int64)
-        """What a new machine of each group has for pods."""
+        """What a new machine of each group offers."""
         self._promises: Ints = np.zeros((len(groups), width), np.int64)
-        """The same as the configuration has it, whatever was seen."""
+        """The same according to the configuration, regardless of observations."""
         self.templates: list[Template] = []
         for number, view in enumerate(groups):
             self._promises[number] = [
@@ -182,7 +183,7 @@ class NodeMatrix:
                 self.whole[column, row] = self._attachable(machine, driver, group)
             for pod in machine.pods:
                 if self._leaves(pod):
-                    continue  # What comes in its place, of a job that starts again, needs no other machine.
+                    continue  # The replacement pod of a restarting job does not need another machine.
                 place = known.get(id(pod.shape))
                 if place is None:
                     place = known[id(pod.shape)] = len(vectors)
@@ -255,7 +256,7 @@ class NodeMatrix:
     # --- rows of the plan ---------------------------------------------------------------------------------
 
     def add(self, template: int, tier: int, name: str = "", locked: bool = False) -> int:
-        """A machine of a group, empty: one that is to come, or one that the plan opens."""
+        """Add an empty machine of a group: one that is starting, or one that the plan opens."""
         which = self.templates[template]
         view = self.groups[which.group]
         row = self._row(name, which.labels, which.taints, which.zone, tier, which.group, view.group.site)
@@ -266,7 +267,7 @@ class NodeMatrix:
         return row
 
     def place(self, kind: Kind, rows: Ints, counts: Ints) -> None:
-        """Put so many pods on each of these rows (each of them once)."""
+        """Place this many pods on each of these (distinct) rows."""
         request, _ = self.request(kind)
         for column in range(len(self.resources)):
             if request[column]:
@@ -282,23 +283,23 @@ class NodeMatrix:
         self._journal.append(Put(kind, rows, counts))
 
     def mark(self) -> int:
-        """A point to go back to."""
+        """A point to roll back to."""
         return len(self._journal)
 
     def since(self, mark: int) -> list[Put]:
-        """What was placed from there on."""
+        """Placements since the mark."""
         return [each for each in self._journal[mark:] if isinstance(each, Put)]
 
     def opened(self, mark: int) -> list[int]:
-        """Rows that were added from there on."""
+        """Rows added since the mark."""
         return [each.row for each in self._journal[mark:] if isinstance(each, Opened)]
 
     def last(self) -> Put | Opened | Moved:
-        """What was done last."""
+        """The last change."""
         return self._journal[-1]
 
     def undo(self) -> None:
-        """Take back what was done last."""
+        """Roll back the last change."""
         match self._journal.pop():
             case Opened(row):
                 self._drop(row)
@@ -318,7 +319,7 @@ class NodeMatrix:
                     self._detach(kind.attached, row)
 
     def _drop(self, row: int) -> None:
-        """The last row."""
+        """Remove the last row."""
         assert row == self.n - 1
         self.n -= 1
         for column in (self.names, self.zones, self.holds):
@@ -327,7 +328,7 @@ class NodeMatrix:
         self.predicates.drop()
 
     def move(self, row: int, template: int) -> None:
-        """Make a row that the plan opened one of another group, with all that is on it."""
+        """Change a row that the plan opened to another group, with its pods."""
         self._journal.append(Moved(row, self.at[int(self.group[row]), self.zones[row]]))
         self._change(row, template)
 
@@ -349,7 +350,7 @@ class NodeMatrix:
     # --- what fits ----------------------------------------------------------------------------------------
 
     def request(self, kind: Kind) -> tuple[Ints, tuple[int, ...]]:
-        """What one pod asks for, and the columns in which that is more than nothing."""
+        """The requests of one pod, and the columns in which they are not 0."""
         found = self._requests.get(kind.index)
         if found is None:
             vector = self._vector(kind.shape)
@@ -357,13 +358,13 @@ class NodeMatrix:
         return found
 
     def unfilled(self, kind: Kind) -> Flags:
-        """All rows but those that `skip_full` leaves out: most machines of a large plan are full, and are not
-        to be looked at again for each kind."""
+        """All rows except those that `skip_full` excludes: most machines of a large plan are full, and need
+        not be checked again for each kind."""
         return self._unfilled_for(self.request(kind)[1])[1][: self.n]
 
     def skip_full(self, kind: Kind, rows: Ints) -> None:
-        """Of rows without room for such a pod: leave out those that have none for any pod that asks for the
-        same resources, in whatever amounts."""
+        """Exclude, of rows without room for such a pod, those without room for any pod that requests the
+        same resources, in any amounts."""
         asked = self.request(kind)[1]
         least, unfilled = self._unfilled_for(asked)
         full = np.zeros(len(rows), np.bool_)
@@ -398,7 +399,7 @@ class NodeMatrix:
         return np.maximum(found, 0, out=found)
 
     def empty(self, kind: Kind) -> Ints:
-        """How many such pods each machine that is there would have room for, were it empty."""
+        """How many such pods each existing machine would hold if it were empty."""
         request, columns = self.request(kind)
         found: Ints = np.full(self.whole.shape[1], _MOST, np.int64)
         for column in columns:
@@ -407,7 +408,7 @@ class NodeMatrix:
         return np.clip(found, 0, 1 if kind.shape.ports else None)
 
     def per_machine(self, kind: Kind) -> Ints:
-        """How many such pods an empty machine of each group has room for."""
+        """How many such pods an empty machine of each group holds."""
         request, columns = self.request(kind)
         found: Ints = np.full(len(self.groups), _MOST, np.int64)
         for column in columns:
@@ -416,7 +417,7 @@ class NodeMatrix:
         return np.minimum(found, 1) if kind.shape.ports else found
 
     def promised(self, kind: Kind) -> Ints:
-        """The same of a machine as it should be, by what is configured or by what was seen."""
+        """The same for the configured or observed size, whichever is larger."""
         request, columns = self.request(kind)
         found: Ints = np.full(len(self.groups), _MOST, np.int64)
         for column in columns:
@@ -425,7 +426,7 @@ class NodeMatrix:
         return np.maximum(found, self.per_machine(kind))
 
     def fits(self, kind: Kind) -> Flags:
-        """Which rows would take it, by labels and taints."""
+        """Rows that fit by labels and taints."""
         return self.predicates.rows(kind)
 
     def eligible(self, kind: Kind, even: Even) -> Flags:
@@ -433,11 +434,11 @@ class NodeMatrix:
         return self.predicates.eligible(kind, even)
 
     def fits_templates(self, kind: Kind) -> Flags:
-        """Which templates would take it."""
+        """Templates that fit."""
         return self.predicates.of_templates(kind)
 
     def domain(self, key: str) -> Ints:
-        """For each row the number of its value of a label; -1 where it has none."""
+        """For each row the number of its value of a label; -1 if it has none."""
         return self.predicates.domain(key)
 
     def template_domain(self, key: str) -> Ints:
@@ -445,7 +446,7 @@ class NodeMatrix:
         return self.predicates.template_domain(key)
 
     def values(self, key: str) -> int:
-        """How many values there are."""
+        """The number of values."""
         return self.predicates.values(key)
 
     def labels(self, row: int) -> Mapping[str, str]:
@@ -466,7 +467,8 @@ class NodeMatrix:
     # --- volumes that CSI drivers attach ------------------------------------------------------------------
 
     def _limit(self, machines: Sequence[Machine]) -> None:
-        """How many volumes a new machine takes: as the least of its pool that are there; else any number."""
+        """The number of volumes that a new machine can attach: the minimum of existing machines of its pool;
+        unlimited if there are none."""
         limits = self.demand.attachments.limits
         for driver, column in self._drivers.items():
             least: dict[str, int] = {}
@@ -480,14 +482,15 @@ class NodeMatrix:
             self.offers[:, column] = self._promises[:, column] = known
 
     def _attachable(self, machine: Machine, driver: str, group: int) -> int:
-        """How many volumes a machine takes. The scheduler waits for no driver: until it states a limit,
-        there is none."""
+        """The number of volumes that a machine can attach. The scheduler does not wait for a driver: until
+        it declares a limit, there is none."""
         limits = self.demand.attachments.limits.get(machine.node.name, {}) if machine.node is not None else {}
         boots = machine.state == "booting" and group >= 0
         return limits.get(driver, int(self.offers[group, self._drivers[driver]]) if boots else _MOST)
 
     def _fill_volumes(self, machines: Sequence[Machine]) -> None:
-        """What is attached already: by pods' claims, and for daemons (`_fill` counts those of other pods)."""
+        """Record volumes that are attached already: by pods' claims, and for DaemonSets (`_fill` counts
+        those of other pods)."""
         attachments = self.demand.attachments
         for row, machine in enumerate(machines):
             for pod in machine.daemons:
@@ -514,8 +517,8 @@ class NodeMatrix:
                 self.free[self._drivers[volume[0]], row] += 1
 
     def _share(self, kind: Kind, found: Ints, free: Callable[[int], Ints], rows: Ints | None = None) -> None:
-        """Less in ``found``, where the volumes that such pods share take the last places of a driver: once a
-        machine, and not where they are attached already. ``rows``: of these machines; None for empty ones."""
+        """Reduce ``found`` where the volumes that such pods share take the last slots of a driver: once per
+        machine, unless they are attached there already. ``rows``: these machines; None for empty ones."""
         if not kind.attached:
             return
         for driver, count in Counter(driver for driver, _ in kind.attached).items():
@@ -535,7 +538,7 @@ class NodeMatrix:
             np.clip(np.minimum(found, room, out=found), 0, None, out=found)
 
     def crowded(self, kind: Kind, group: int) -> Reason | None:
-        """Why a new machine of a group takes no such pod for all the volumes that it has; None if it does."""
+        """Why a new machine of a group cannot attach all volumes of such a pod; None if it can."""
         asked = Counter(driver for driver, _ in kind.attached)
         asked.update(self.demand.attachments.own(kind.shape))
         for driver, count in sorted(asked.items()):
@@ -555,7 +558,7 @@ def _least(offered: Resources, name: str) -> int:
 
 
 def _clash(ports: Iterable[tuple[str, str, int]], taken: Iterable[tuple[str, str, int]]) -> bool:
-    """Whether two host ports are the same; an empty address or 0.0.0.0 stands for all."""
+    """Whether two host ports conflict; an empty address or 0.0.0.0 stands for all."""
     everywhere = ("", "0.0.0.0", "::")  # noqa: S104
     return any(
         one[0] == other[0]

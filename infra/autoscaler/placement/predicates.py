@@ -1,6 +1,6 @@
 """Where a workload may run, judged by machines alone: labels, taints and names of the matrix's rows.
 
-Results are arrays over all rows, cached for each set of selectors and tolerations, and extended when rows are
+Results are arrays over all rows, cached per set of selectors and tolerations, and extended when rows are
 added. Labels are compared as numbers; whole affinity terms are evaluated only on the remaining rows.
 """
 
@@ -28,7 +28,7 @@ _ABSENT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A machine that a group may start, in one of its zones."""
+    """A future machine of a group, in one of its zones."""
 
     group: int
     zone: str
@@ -45,9 +45,9 @@ class _Rule:
     tolerations: tuple[Toleration, ...]
     volumes: tuple[tuple[NodeTerm, ...], ...]
     keys: tuple[str, ...]
-    """Labels that its terms ask about."""
+    """Labels that its terms use."""
     named: bool
-    """Whether they ask for names."""
+    """Whether its terms use names."""
     known: dict[tuple[tuple[str | None, ...], str], bool]
     taints: dict[int, bool]
     rows: Flags
@@ -56,13 +56,13 @@ class _Rule:
 
 
 def _kept(array: NDArray[_T]) -> NDArray[_T]:
-    """An answer that others get too: who wants another copies it."""
+    """An array that is shared and must be copied before it is changed."""
     array.flags.writeable = False
     return array
 
 
 class Predicates:
-    """Rows as places. Rows are numbered as on the matrix."""
+    """Properties of rows, numbered as in the matrix."""
 
     def __init__(self, templates: Sequence[Template], size: int) -> None:
         self.templates = templates
@@ -85,7 +85,7 @@ class Predicates:
     # --- rows ---------------------------------------------------------------------------------------------
 
     def add(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
-        """The next row."""
+        """Add a row."""
         row = self._n
         if row == self._size:
             self._grow()
@@ -97,7 +97,7 @@ class Predicates:
             column[row] = self._value(key, labels)
 
     def drop(self) -> None:
-        """The last row is gone."""
+        """Remove the last row."""
         self._n -= 1
         self._names.pop()
         self._labels.pop()
@@ -105,7 +105,7 @@ class Predicates:
             rule.upto = min(rule.upto, self._n)
 
     def change(self, row: int, template: Template) -> None:
-        """A row is another template's machine now."""
+        """Change a row to another template."""
         self._labels[row] = template.labels
         self._taints[row] = self._taint_id(template.taints)
         for key, column in self._columns.items():
@@ -121,16 +121,16 @@ class Predicates:
     # --- which rows would do ------------------------------------------------------------------------------
 
     def rows(self, kind: Kind) -> Flags:
-        """Which rows would take it."""
+        """Rows that fit."""
         return self._rows(self._rule(kind))
 
     def of_templates(self, kind: Kind) -> Flags:
-        """Which templates would. Kinds of equal selectors and tolerations get the same array."""
+        """Templates that fit. Kinds with equal selectors and tolerations get the same array."""
         return self._rule(kind).templates
 
     def eligible(self, kind: Kind, even: Even) -> Flags:
-        """The rows over which a spread is counted: by default those that the pod's selectors are about,
-        whatever their taints."""
+        """The rows over which a spread is counted: by default those that match the pod's selectors, whatever
+        their taints."""
         key = kind.index, even.affinity, even.taints
         found = self._of_spread.get(key)
         if found is None:
@@ -139,10 +139,10 @@ class Predicates:
         return self._rows(found)
 
     def domain(self, key: str) -> Ints:
-        """For each row the number of its value of a label; -1 where it has none."""
+        """For each row the number of its value of a label; -1 if it has none."""
         if key not in self._domains:
             self._domains[key] = None
-            self.template_domain(key)  # from now on all of its values are known
+            self.template_domain(key)  # registers all values of the label
         return _kept(self._column(key)[: self._n])
 
     def template_domain(self, key: str) -> Ints:
@@ -157,11 +157,11 @@ class Predicates:
         return found
 
     def domains(self) -> Iterable[str]:
-        """Labels that have been asked for with `domain`."""
+        """Labels that `domain` was called with."""
         return self._domains
 
     def values(self, key: str) -> int:
-        """How many values there are, on rows and on all that may be added."""
+        """The number of values, on rows and on templates."""
         self.domain(key)
         return len(self._values.get(key, ()))
 
@@ -172,7 +172,7 @@ class Predicates:
         return found
 
     def _made(self, kind: Kind, tolerations: tuple[Toleration, ...], *, narrow: bool = True) -> _Rule:
-        """``narrow``: whether it goes by the pod's selectors and volumes too."""
+        """``narrow``: whether to include the pod's selectors and volumes."""
         selector = kind.shape.selector if narrow else ()
         affinity = kind.shape.affinity if narrow else None
         volumes = kind.volumes if narrow else ()

@@ -15,7 +15,7 @@ from infra.autoscaler.placement.node_matrix import NEW, Flags, Ints, NodeMatrix
 
 
 class Rightsizer:
-    """Exchanges of one plan: only among groups of one site, rank and set of zones."""
+    """The exchanges of one plan, only among groups of one site, rank and set of zones."""
 
     def __init__(self, matrix: NodeMatrix, capacity: Capacity, choose: Expander, base: int) -> None:
         """``base``: the first row that the plan opens."""
@@ -31,7 +31,7 @@ class Rightsizer:
             (tiers[e.group.site, e.group.order, e.group.priority], frozenset(e.group.zones))
             for e in self.groups
         ]
-        """Groups among which a machine may be exchanged for another, later in the same plan."""
+        """Groups among which machines of a plan may be exchanged."""
         self._peers: dict[tuple[int, frozenset[str]], Ints] = {}
         for like in dict.fromkeys(self._like):
             found = [place for place, each in enumerate(self._like) if each == like]
@@ -43,9 +43,10 @@ class Rightsizer:
         self._single: dict[tuple[int, bool], bytes] = {}
 
     def enlarge(self, kind: Kind, n: int, scope: Scope, offer: Offer | None, rows: Flags | None) -> int:
-        """Put pods on machines that the plan opened, and exchange those for larger ones, if it is cheaper."""
+        """Place pods on machines that the plan opened by exchanging those for larger ones, if that is
+        cheaper."""
         matrix = self.matrix
-        # Volumes that its pods share count once a machine, not once a pod.
+        # Volumes that its pods share count once per machine, not per pod.
         if matrix.n == self.base or kind.attached:
             return 0
         choice = self.choose.choice(kind)
@@ -68,7 +69,7 @@ class Rightsizer:
             if target is None:
                 continue
             room = self._room(kind, at, target, n)
-            # The roomiest first: as few as possible are exchanged.
+            # The largest first, to exchange as few as possible.
             for place in np.argsort(-room, kind="stable").tolist():
                 count = min(int(room[place]), n - sum(count for _, count in found))
                 if count <= 0:
@@ -77,7 +78,7 @@ class Rightsizer:
         return self._exchange(kind, found, offer, n) if found else 0
 
     def _largest(self, kind: Kind, peers: Ints) -> int | None:
-        """The group, of those that hold most pods of a kind, that can have a machine; None without."""
+        """The group that holds most pods of a kind and can still get a machine; None without one."""
         if len(peers) < 2:
             return None
         holds = self.matrix.per_machine(kind)[peers]
@@ -85,7 +86,7 @@ class Rightsizer:
         return next((group for group in largest if self.capacity.room(group) > 0), None)
 
     def _room(self, kind: Kind, rows: Ints, target: int, n: int) -> Ints:
-        """How many more pods each of these machines would hold as one of the target group, ``n`` at most."""
+        """How many more pods each of these machines would hold as one of the target group, at most ``n``."""
         matrix = self.matrix
         request, columns = matrix.request(kind)
         room = np.full(len(rows), n, np.int64)
@@ -121,7 +122,7 @@ class Rightsizer:
         if not total:
             return 0
         if offer is not None:
-            # What is left over has to be opened for all the same.
+            # A machine for the remaining pods has to be opened anyway.
             rest = -(-(n - total) // offer.each) * float(self.price[offer.group])
             if cost + rest > offer.cost + 1e-9:
                 return 0
@@ -135,7 +136,7 @@ class Rightsizer:
         return total
 
     def _cheapest(self, row: int, used: Ints, kind: Kind | None, wanted: Counter[int]) -> int | None:
-        """The template of the cheapest group that holds so much and everything that is on a row."""
+        """The template of the cheapest group that holds this much and everything on a row."""
         matrix = self.matrix
         own = int(matrix.group[row])
         peers = self._peers[self._like[own]]
@@ -159,7 +160,7 @@ class Rightsizer:
         return None
 
     def _allowed(self, kinds: frozenset[int]) -> Flags:
-        """Templates on which these may be together. Without work for GPUs, none that has them (point 10)."""
+        """Templates on which these kinds may be together. Without kinds that use GPUs, none that has them."""
         found = self._masks.get(kinds)
         if found is None:
             gpus = any(self.matrix.demand.kinds[index].gpus for index in kinds)
@@ -174,7 +175,7 @@ class Rightsizer:
         return found
 
     def _mask(self, index: int, gpus: bool) -> bytes:
-        """Of one kind, as a value that can be compared."""
+        """The mask of one kind, as a hashable value."""
         found = self._single.get((index, gpus))
         if found is None:
             kind = self.matrix.demand.kinds[index]
@@ -206,7 +207,7 @@ class Rightsizer:
         self.capacity.join(group, self.matrix.zones[row])
 
     def trim(self) -> None:
-        """Exchange each machine that the plan opens for the cheapest that holds what is on it."""
+        """Exchange each machine that the plan opens for the cheapest that holds its pods."""
         matrix = self.matrix
         for row in range(self.base, matrix.n):
             if not matrix.holds[row] or matrix.tier[row] != NEW:

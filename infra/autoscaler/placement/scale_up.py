@@ -32,17 +32,17 @@ from infra.autoscaler.placement.scale_up_plan import Plan, Result
 from infra.autoscaler.reporting import sentences
 
 _ROUNDS = 4
-"""How often a plan is looked at again, once machines are asked for."""
+"""Maximum repetitions of a plan after machines are requested."""
 
 _MANY = 500
-"""Items beyond which another look takes more than it is worth: a second for some thousand."""
+"""Number of items above which a repetition costs more than it saves: a second for some thousand."""
 
 _FAULTS = 20
-"""How much work may fail us before the loop does."""
+"""How many items of work may fail with an error before the loop fails."""
 
 
 class _BrokenError(Exception):
-    """Something that waits made us fail."""
+    """A pending item caused an error."""
 
     def __init__(self, item: Item, text: str) -> None:
         super().__init__(text)
@@ -51,27 +51,27 @@ class _BrokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What waiting work comes to."""
+    """The result for pending work."""
 
     sizes: dict[str, int]
-    """Groups that are to grow → their desired capacity in all."""
+    """Groups that grow → their new desired capacity."""
     verdicts: tuple[Verdict, ...]
     held: frozenset[str]
-    """Machines that the plan gives to pods that wait, and to gangs."""
+    """Machines that the plan assigns to pending pods and gangs."""
     answers: tuple[Answer, ...] = ()
     bookings: dict[str, Booking] = field(default_factory=dict)
-    """All that are in force."""
+    """All reservations in force."""
     waiting: dict[str, float] = field(default_factory=dict)
-    """Gang → by when all of it is to be up."""
+    """Gang → the deadline for its machines."""
     notices: tuple[Notice, ...] = ()
     exhausted: Mapping[str, str] = field(default_factory=dict)
-    """Pools of which no machine can be had anywhere → why: `resource_flavors.exhausted`."""
+    """Pools that cannot launch machines anywhere → the reason: `resource_flavors.exhausted`."""
     misfits: Mapping[str, str] = field(default_factory=dict)
-    """Groups whose machines turn out not to take some work: `template_mismatch.TemplateMismatches.found`."""
+    """Groups whose machines turned out not to fit some work: `template_mismatch.TemplateMismatches.found`."""
 
 
 def plan(view: ClusterState, snapshot: Snapshot, memory: Memory, config: Config, now: float) -> Growth:
-    """Places, sizes and verdicts for all that waits. Pure."""
+    """Places, sizes and verdicts for all pending work. Pure."""
     demand = gather(view, snapshot, gangs.items(view, snapshot, memory, config, now))
     if config.min_priority is not None:
         for item in demand.items:
@@ -83,7 +83,7 @@ def plan(view: ClusterState, snapshot: Snapshot, memory: Memory, config: Config,
         except _BrokenError as error:
             if len(broken) == _FAULTS:
                 raise
-            # Work that we fail at holds up no other (point 33): it is left out, and said.
+            # An item that causes an error must not affect others: it is left out, and reported.
             broken.append((error.item, str(error)))
             demand.items = [each for each in demand.items if each is not error.item]
 
@@ -97,7 +97,7 @@ def _grow(
     now: float,
     broken: list[tuple[Item, str]],
 ) -> Growth:
-    if not demand.items:  # as in most loops: there is nothing to look at machines for
+    if not demand.items:  # as in most loops
         return _growth({}, (), set(), gangs.settle({}, view, snapshot, memory, config, now), broken, {})
     barred = template_mismatch.in_force(memory.misfits, now)
 
@@ -173,8 +173,8 @@ def _growth(
 
 
 def _settled(view: ClusterState, plans: Callable[[ClusterState], list[Plan]]) -> tuple[Plan, Counter[int]]:
-    """The least to ask for, by group, after which nothing more is asked for; and the plan that has all of it
-    on its way, to which the next loop comes as well, while nothing else changes."""
+    """The least to request, by group, after which a repeated plan requests nothing more; and that plan, with
+    all requests starting, which the next loop reproduces if nothing else changes."""
     found: list[tuple[Plan, Counter[int]]] = []
     looked: list[dict[int, int]] = []
     for first in plans(view):
@@ -188,14 +188,14 @@ def _settled(view: ClusterState, plans: Callable[[ClusterState], list[Plan]]) ->
             and rounds < _ROUNDS
             and not (rounds == 0 and last.at_limits)
         ):
-            # What is asked for may be filled in another way, in which something else is lacking.
+            # Requested machines may be filled differently, and then something else is lacking.
             last = plans(_grown(view, asked))[0]
             last.known = tuple(group.coming for group in view.groups.values())
             asked.update(last.new)
             rounds += 1
         found.append((last, asked))
         if asked == first.new:
-            break  # The others ask for more from the start.
+            break  # the others request more from the start
     last, asked = min(found, key=lambda each: (bool(each[0].new), each[0].worth_of(each[1])))
     if len(last.results) > _MANY:
         return last, asked
@@ -205,7 +205,7 @@ def _settled(view: ClusterState, plans: Callable[[ClusterState], list[Plan]]) ->
 def _without_idle(
     view: ClusterState, plans: Callable[[ClusterState], list[Plan]], last: Plan, asked: Counter[int]
 ) -> tuple[Plan, Counter[int]]:
-    """The same, without machines that stay empty once all of them are on their way, if all can be missed."""
+    """The same without machines that would stay empty, if all of these can be left out."""
     for _ in range(_ROUNDS if +asked else 0):
         best = plans(_grown(view, asked))[0]
         fewer = asked - best.idle
@@ -222,20 +222,21 @@ def _without_idle(
 def _plans(
     view: ClusterState, snapshot: Snapshot, demand: Demand, config: Config, barred: Mapping[str, Backoff]
 ) -> list[Plan]:
-    """The best one first."""
+    """Alternative plans, the best first."""
     found = _plan(view, snapshot, demand, config, fresh=False, barred=barred)
     if not (_underway(view) and (found.new or found.left)):
         return [found]
     plans = [found, _plan(view, snapshot, demand, config, fresh=True, barred=barred)]
-    # What comes was bought for somebody. Others that would do with any machine must not take it from those
-    # that would not, and have one more bought in each loop: who needs a new one chooses first.
+    # Starting machines were requested for specific work. Work that fits any machine must not take them from
+    # work that does not, which would request another one in each loop: so work that needs new machines is
+    # placed first.
     if found.wanting:
         plans.append(_plan(view, snapshot, demand, config, fresh=False, barred=barred, first=found.wanting))
     return sorted(plans, key=lambda each: each.worth_of(each.new))
 
 
 def _grown(view: ClusterState, asked: Mapping[int, int]) -> ClusterState:
-    """The view, with what is asked for on its way."""
+    """The view with the requested machines as starting."""
     groups = {
         name: replace(each, coming=each.coming + asked.get(place, 0))
         for place, (name, each) in enumerate(view.groups.items())
@@ -283,7 +284,7 @@ def _plan(
 
 
 def _oldest_gangs(demand: Demand) -> dict[int, float]:
-    """Priority → since when its first gang waits."""
+    """Priority → since when its first gang has waited."""
     found: dict[int, float] = {}
     for item in demand.items:
         if item.key is not None and not item.booked:
@@ -294,11 +295,12 @@ def _oldest_gangs(demand: Demand) -> dict[int, float]:
 def _order(
     packer: Packer, item: Item, gangs: Mapping[int, float], first: frozenset[int]
 ) -> tuple[object, ...]:
-    """Higher priorities first; then what is promised; pods that wait for longer than any gang, gangs, and
-    other pods; of pods those whose kind is in ``first``, and the harder to place.
+    """The sort key of items: higher priorities first; then work with reserved machines; pods that have
+    waited longer than any gang, gangs, and other pods; among pods those whose kind is in ``first``, and
+    those that are harder to place.
 
-    The scheduler goes by priority and age: machines that were bought for pods go to these, not to a gang that
-    came later.
+    The scheduler orders by priority and age: machines that were requested for pods are used by these, not by
+    a later gang.
     """
     if item.key is not None:
         return -item.priority, 0 if item.booked else 2, item.created, 0, 0.0, 0.0, item.key
@@ -317,7 +319,7 @@ def _order(
 
 
 def _hardness(kind: Kind) -> int:
-    """Those that want machines for themselves open machines that others fill."""
+    """Kinds that need whole machines come first: others fill the machines that they open."""
     if any(near.topology == HOSTNAME and near.own for near in kind.apart):
         return 0
     if kind.shape.ports or any(even.topology == HOSTNAME for even in kind.even):
@@ -329,7 +331,7 @@ def _hardness(kind: Kind) -> int:
 
 
 def _gang(packer: Packer, item: Item) -> int:
-    """Places for all of a gang (or for its least number), or for none of it."""
+    """Place all of a gang (or its minimum number), or none of it."""
     if any(each.kind.lost for each in item.wanted) or item.least > item.count:
         return 0
     last = READY if item.cooling is not None or item.low else NEW
@@ -365,8 +367,8 @@ def _gang(packer: Packer, item: Item) -> int:
 
 
 def _ever(packer: Packer, item: Item, site: str) -> bool:
-    """Whether a site might have room for the rest of a gang, some of which the scheduler has put there: where
-    it never will, the rest goes elsewhere rather than wait for ever."""
+    """Whether a site could ever hold the rest of a gang that has bound pods there: if not, the rest is
+    placed elsewhere instead of waiting forever."""
     return sum(min(packer.choose.most_at(w.kind, site), w.count) for w in item.wanted) >= item.least
 
 
@@ -402,7 +404,7 @@ def _standing(found: Plan, result: Result) -> gangs.Standing:
 
 
 def _assign(found: Plan) -> None:
-    """Set the machines that a plan opened against what is on its way: the rest is new."""
+    """Match the machines that a plan opened with those that are starting: the rest is new."""
     packer, matrix = found.packer, found.packer.matrix
     opened: dict[int, list[int]] = {}
     for row in range(packer.base, matrix.n):

@@ -1,4 +1,4 @@
-"""A plan: where the pods that wait go, and which machines that takes."""
+"""A plan: where pending pods are placed, and which machines that needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.autoscaler.placement.node_matrix import COMING, NEW, Put
 
 @dataclass(slots=True)
 class Result:
-    """Where an item's pods went."""
+    """Where an item's pods were placed."""
 
     item: Item
     puts: list[Put]
@@ -23,19 +23,20 @@ class Result:
 
 @dataclass(slots=True)
 class Plan:
-    """One whole plan."""
+    """A complete plan."""
 
     packer: Packer
     results: list[Result]
     rows: dict[int, Unit] = field(default_factory=dict)
-    """Rows that the plan opened → what they are: a machine on its way, or a new one."""
+    """Rows that the plan opened → a starting machine, or a new one."""
     new: dict[int, int] = field(default_factory=dict)
-    """Group → units that have to be asked for."""
+    """Group → units to request."""
     known: tuple[int, ...] | None = None
-    """By group, how many units come in any case, where the plan took some of its own for that."""
+    """By group, the number of units that start in any case, if the plan matched some of its own with
+    these."""
 
     def what(self, row: int) -> tuple[int, str]:
-        """What a row is (its tier) and its machine's name."""
+        """The tier of a row and its machine's name."""
         unit = self.rows.get(row)
         matrix = self.packer.matrix
         tier, name = (
@@ -48,7 +49,7 @@ class Plan:
 
     @property
     def idle(self) -> Counter[int]:
-        """Group → units that come without an instance yet, and on which nothing is placed."""
+        """Group → starting units without an instance on which nothing is placed."""
         matrix, packer = self.packer.matrix, self.packer
         found = Counter(
             int(matrix.group[row])
@@ -62,13 +63,13 @@ class Plan:
 
     @property
     def left(self) -> bool:
-        """Whether some of it has no place."""
+        """Whether some of the work has no place."""
         return any(each.count < each.item.count for each in self.results)
 
     @property
     def at_limits(self) -> bool:
-        """Whether no machine can be asked for beyond it, for any of the work. Then another look finds nothing
-        to ask for, and would take as long as the plan did."""
+        """Whether no more machines can be requested for any of the work. Then a repetition would request
+        nothing, and take as long as the plan did."""
         room = self.packer.capacity.open()
         return not room.any() or not any(
             room[self.packer.choose.choice(each.kind).groups].any()
@@ -90,7 +91,7 @@ class Plan:
         return frozenset(found)
 
     def worth_of(self, asked: Mapping[int, int]) -> tuple[tuple[int, ...], float, int]:
-        """How good it is, if so much has been asked for: less is better."""
+        """The quality of the plan if these units are requested: lower is better."""
         left: Counter[int] = Counter()
         for each in self.results:
             left[each.item.priority] += each.item.count - each.count

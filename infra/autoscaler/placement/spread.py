@@ -2,7 +2,7 @@
 
 This follows the scheduler's plugins (``podtopologyspread``, ``interpodaffinity``): a spread considers the
 nodes that the pod's selectors match, whatever their taints, unless its policies define otherwise;
-anti-affinity holds both ways; a pod whose affinity selects itself may be the first.
+anti-affinity applies in both directions; a pod whose affinity selects itself may be the first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Universe: TypeAlias = Callable[[Even], Flags]
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """A limit on how many go to each place of many nodes."""
+    """A limit on the number of pods per domain."""
 
     topology: str
     even: Even | None
@@ -31,7 +31,7 @@ class Counting:
 
 
 def by_domain(matrix: NodeMatrix, key: str, counts: Ints) -> Ints:
-    """How many there are in each place."""
+    """The sum of counts per domain."""
     domain = matrix.domain(key)
     known = domain >= 0
     size = matrix.values(key)
@@ -39,7 +39,7 @@ def by_domain(matrix: NodeMatrix, key: str, counts: Ints) -> Ints:
 
 
 def counting(kind: Kind) -> list[Counting]:
-    """Its limits of that sort."""
+    """The limits of a kind per domain of several nodes."""
     found = [
         Counting(each.topology, each, each.chosen)
         for each in kind.even
@@ -54,7 +54,7 @@ def counting(kind: Kind) -> list[Counting]:
 
 
 def blocked(matrix: NodeMatrix, kind: Kind, key: str) -> Flags:
-    """Places of a label where pods are that it, or that itself, is to be kept apart from."""
+    """Domains of a label with pods that repel it, or that it repels."""
     found = np.zeros(matrix.values(key), np.bool_)
     for each in kind.apart:
         if each.topology == key:
@@ -66,7 +66,7 @@ def blocked(matrix: NodeMatrix, kind: Kind, key: str) -> Flags:
 
 
 def uneven(matrix: NodeMatrix, even: Even, universe: Universe, extra: Ints | None) -> Flags:
-    """Places which a spread that does not count the pod itself closes."""
+    """Domains that are closed by a spread which does not count the pod itself."""
     here = universe(even)
     counts = by_domain(matrix, even.topology, np.where(here, matrix.counts[even.chosen][: matrix.n], 0))
     places = _places(matrix, even.topology, here, extra)
@@ -85,7 +85,7 @@ def _places(matrix: NodeMatrix, key: str, universe: Flags, extra: Ints | None) -
 
 
 def keys(kind: Kind, matrix: NodeMatrix) -> list[str]:
-    """Labels of many nodes that matter to it, each once."""
+    """Labels with domains of several nodes that matter to it, without duplicates."""
     found = [*kind.topologies]
     found += [matrix.demand.terms[term][0] for term in kind.barred]
     return sorted({key for key in found if key != HOSTNAME})
@@ -100,7 +100,7 @@ def caps(
     universe: Universe,
     extra: Callable[[str], Ints] | None,
 ) -> Ints:
-    """How many each row may take, of what it has room for: all limits but those of `counting`."""
+    """How many pods each row may get, at most its room: by all limits except those of `counting`."""
     found = room.copy()
     for near in kind.apart:
         if near.topology == HOSTNAME:
@@ -115,7 +115,7 @@ def caps(
             found = _evenly(matrix, even, rows, found, universe)
     for key in keys(kind, matrix):
         domain = matrix.domain(key)[rows]
-        shut = np.append(blocked(matrix, kind, key), False)  # -1: nodes without the label are nowhere
+        shut = np.append(blocked(matrix, kind, key), False)  # -1: nodes without the label are in no domain
         found[shut[domain]] = 0
         for even in kind.even:
             if even.topology == key:
@@ -149,7 +149,7 @@ def _beside(
     n: int,
     extra: Callable[[str], Ints] | None,
 ) -> Ints:
-    """Only where such pods are; where they are nowhere yet, one place for all, the roomiest."""
+    """Only domains with such pods; if there are none yet, one domain for all, the one with most room."""
     counts = matrix.counts[chosen][: matrix.n]
     if key == HOSTNAME:
         if counts.any():
@@ -171,7 +171,7 @@ def _beside(
         grows = np.zeros_like(worth)
         places = extra(key)
         grows[places[places >= 0]] = 1
-        # A place that can be made larger does for all of them.
+        # A domain that can be extended has room for all of them.
         worth = np.where((worth > 0) & (grows > 0), n + worth, worth)
     return np.where(domain == int(worth.argmax()), room, 0)
 
@@ -179,9 +179,9 @@ def _beside(
 def shares(
     matrix: NodeMatrix, limit: Counting, capacity: Ints, n: int, universe: Universe, extra: Ints | None
 ) -> Ints:
-    """How many of ``n`` pods go to each place, of what each has room for: the emptiest first.
+    """How many of ``n`` pods go to each domain, at most its capacity: the emptiest first.
 
-    A spread holds at each step then, in whatever order the pods come.
+    A spread then holds at each step, in whatever order the pods are bound.
     """
     counts = matrix.counts[limit.chosen][: matrix.n]
     if limit.even is None:
@@ -199,7 +199,7 @@ def shares(
 
 
 def water_fill(levels: Ints, room: Ints, n: int) -> Ints:
-    """Pour ``n`` into vessels that stand at these levels and have so much room: the lowest first."""
+    """Distribute ``n`` over bins with these levels and this room: the lowest first."""
     if int(room.sum()) <= n:
         return room
     low, high = int(levels.min()), int(levels.max()) + n + 1
@@ -216,7 +216,7 @@ def water_fill(levels: Ints, room: Ints, n: int) -> Ints:
 
 
 def row_share(order: Ints, domain: Ints, room: Ints, share: Ints) -> Ints:
-    """Take each place's share from its rows, in this order."""
+    """Distribute each domain's share over its rows, in this order."""
     taken = np.zeros_like(room)
     for place in np.nonzero(share)[0]:
         rows = order[domain[order] == place]
@@ -225,7 +225,7 @@ def row_share(order: Ints, domain: Ints, room: Ints, share: Ints) -> Ints:
 
 
 def first(room: Ints, n: int) -> Ints:
-    """Fill so many into these, one after the other."""
+    """Fill ``n`` into these rows, one after the other."""
     before = np.cumsum(room) - room
     taken: Ints = np.clip(n - before, 0, room)
     return taken

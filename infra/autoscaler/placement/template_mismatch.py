@@ -1,9 +1,9 @@
 """Machines that turn out not to fit the work that they were launched for.
 
 A group's spec and the catalogue predict its machines. If the latest ones offer less (missing GPUs, a missing
-label, too little room, a taint that stays), machines for the same work would be launched in every loop, and
-again after those were terminated as idle. So such a group is avoided for such work, longer each time, as
-after a failed launch.
+label, less allocatable, a taint that stays), machines for the same work would be launched in every loop, and
+again after those were terminated as idle. So such a group is avoided for such work, with increasing
+back-off, as after a failed launch.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from infra.autoscaler.reporting import sentences
 
 CODE: Final = "misfit"
 _LAST: Final = 3
-"""Of a group so many are looked at, those that came last: what is wrong with one may be fixed in the next."""
+"""How many of a group's latest machines are considered: a problem of earlier ones may be fixed."""
 _LEAST: Final = 2
-"""One alone may be broken."""
+"""A single machine may be broken."""
 _MOST: Final = 500
-"""How many are remembered."""
+"""Maximum entries in the memory."""
 
 
 class TemplateMismatches:
-    """Of one plan: `found` fills up."""
+    """The mismatches of one plan; `found` is filled during it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class TemplateMismatches:
         machines: Sequence[Machine],
         known: Mapping[str, Backoff],
     ) -> None:
-        """``machines``: the matrix's first rows. ``known``: what is remembered, and in force."""
+        """``machines``: the matrix's first rows. ``known``: remembered mismatches in force."""
         self._board = matrix
         self._groups = groups
         self._machines = machines
@@ -70,12 +70,12 @@ class TemplateMismatches:
             ],
             np.int64,
         )
-        """Which template each of them came of."""
+        """The template of each machine."""
         self.found: dict[str, str] = {}
-        """Key → why, for people."""
+        """Key → the reason, for people."""
 
     def of(self, kind: Kind, templates: Flags) -> Flags:
-        """Groups that are left alone for such pods. ``templates``: those that would do by their labels."""
+        """Groups that are avoided for such pods. ``templates``: those that fit by their labels."""
         barred = np.zeros(len(self._groups), np.bool_)
         if self._known:
             sign = _sign(kind.shape)
@@ -100,7 +100,7 @@ class TemplateMismatches:
         return barred
 
     def why(self, kind: Kind, group: int) -> Reason | None:
-        """Why a group is left alone for such pods, and until when, where that was found earlier."""
+        """Why a group is avoided for such pods, and until when, if that was found earlier."""
         if not self._known and not self.found:
             return None
         key = f"{self._groups[group].group.name}/{_sign(kind.shape)}"
@@ -109,7 +109,7 @@ class TemplateMismatches:
         return Reason("mismatch", what=self.found[key]) if key in self.found else None
 
     def bars(self, kind: Kind) -> bool:
-        """Whether any group is left alone for such pods."""
+        """Whether any group is avoided for such pods."""
         return any(self.why(kind, place) is not None for place in range(len(self._groups)))
 
     def _zone(self, group: int) -> str:
@@ -126,14 +126,14 @@ class TemplateMismatches:
 
 
 def in_force(known: Mapping[str, Backoff], now: float) -> dict[str, Backoff]:
-    """Those that bar a group now."""
+    """Those in force now."""
     return {key: each for key, each in known.items() if each.until > now}
 
 
 def learned(
     known: Mapping[str, Backoff], found: Mapping[str, str], config: Config, now: float
 ) -> dict[str, Backoff]:
-    """What is remembered from now on."""
+    """The updated memory."""
     names = {group.name for group in config.groups}
     kept = {
         key: each for key, each in backoff.kept(known, config, now).items() if key.rpartition("/")[0] in names
@@ -145,7 +145,7 @@ def learned(
 
 
 def notices(found: Mapping[str, str]) -> list[Notice]:
-    """For people, one a group: waiting does not fix it."""
+    """Notices for administrators, one per group, as waiting does not fix it."""
     by_group: dict[str, str] = {}
     for key, why in sorted(found.items()):
         by_group.setdefault(key.rpartition("/")[0], why)
@@ -162,7 +162,7 @@ def notices(found: Mapping[str, str]) -> list[Notice]:
 
 
 def _sign(shape: Shape) -> str:
-    """The same for equal requests, selectors and tolerations, in every process."""
+    """A key that is the same for equal requests, selectors and tolerations, in every process."""
     said = msgspec.json.encode((shape.requests, shape.selector, shape.affinity, shape.tolerations))
     return blake2s(said, digest_size=8).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Verdicts on pending pods, and what is in the way."""
+"""Verdicts on pending pods, and their obstacles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from infra.catalogue.labels import GPU_MODEL
 
 
 def of_plan(found: Plan, snapshot: Snapshot, failed: Mapping[str, Reason]) -> tuple[Verdict, ...]:
-    """For all that waits, in the order in which it was placed."""
+    """The verdicts on all pending work, in the order of placement."""
     explained: list[Verdict] = []
     blockers = Blockers(found.packer, snapshot)
     for result in found.results:
@@ -137,7 +137,7 @@ def _of_gang(found: Plan, result: Result, blockers: Blockers, failed: Mapping[st
 
 
 def _of_waiting(item: Item, late: Reason | None) -> Reason:
-    """Why a gang that may have its places has none."""
+    """Why a gang that could fit has no places."""
     if item.least > item.count:
         return Reason("incomplete")
     if late is not None:
@@ -147,12 +147,12 @@ def _of_waiting(item: Item, late: Reason | None) -> Reason:
 
 
 def name(item: Item) -> str:
-    """Of a gang, or of the first of some pods."""
+    """The name of a gang, or of the first of some pods."""
     return item.key or _example(item.wanted[0].pods)
 
 
 def broken(item: Item, why: str) -> Verdict:
-    """Of work that we failed at."""
+    """The verdict on work that caused an error."""
     pods = tuple(pod for each in item.wanted for pod in each.pods)
     uids = tuple(pod.uid for pod in pods)
     reason = Reason("fault", what=why)
@@ -166,7 +166,7 @@ _outcomes: tuple[Outcome, ...] = ("fits", "coming", "starting")
 
 
 def possible(packer: Packer, kind: Kind) -> bool:
-    """Whether there is a group or a machine on which such a pod could be, were it empty."""
+    """Whether any group or machine fits such a pod if it is empty."""
     return not kind.lost and (
         any(packer.groups[g].group.max > 0 for g in packer.choose.choice(kind).groups.tolist())
         or packer.choose.largest(kind) > 0
@@ -175,7 +175,7 @@ def possible(packer: Packer, kind: Kind) -> bool:
 
 
 def never(packer: Packer, item: Item) -> Reason | None:
-    """Why a gang can't have its places, whatever ends; None where it might."""
+    """Why a gang can never fit, whatever else ends; None if it might."""
     for each in item.wanted:
         if each.kind.lost or packer.choose.misfits.bars(each.kind):
             return None
@@ -191,14 +191,14 @@ def never(packer: Packer, item: Item) -> Reason | None:
 
 
 _EVERY: Final = frozenset({"cpu", "memory", "ephemeral-storage", PODS, DEVICES})
-"""What each machine has; and claims, of which no machine says how many it has."""
+"""Resources that every machine has; and resource claims, of which machines report no amounts."""
 
 
 def unknown(packer: Packer, item: Item) -> Reason | None:
-    """What it asks for that nothing of the cluster has any of, whatever its labels and taints; else None.
+    """A requested resource that no machine in the cluster has, whatever its labels and taints; else None.
 
-    Other than `never`, this holds for all flavors that Kueue might give it. What a node's plugin does not
-    report for a while, its group's configuration has.
+    Unlike `never`, this holds for every flavor that Kueue might assign. Resources that a node's plugin does
+    not report for a while are taken from its group's configuration.
     """
     for each in item.wanted:
         short = tuple(
@@ -212,7 +212,7 @@ def unknown(packer: Packer, item: Item) -> Reason | None:
 
 
 def _lacking(packer: Packer, kind: Kind) -> Reason | None:
-    """The resources without which there would be a machine for it; None where it is not for them."""
+    """The insufficient resources without which a machine would fit; None if that is not the reason."""
     if any(name == DEVICES for name, _ in kind.shape.requests):
         return None
     matrix = packer.matrix

@@ -1,8 +1,8 @@
-"""In which zone a group's next machine comes up.
+"""In which zone a group's next machine is launched.
 
-An Auto Scaling group launches into its zone with the fewest instances (user guide, ``auto-scaling-benefits``:
-"Instance distribution"); of several such zones we take the first. That is a forecast: if it was wrong, the
-next loop sees the actual zone.
+An Auto Scaling group launches into its zone with the fewest instances (user guide,
+``auto-scaling-benefits``: "Instance distribution"); of several such zones the first is assumed. If this
+forecast was wrong, the next loop sees the actual zone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from infra.autoscaler.observed.cluster_state import GroupView
 
 
 class Zones:
-    """One group's machines by zone, and what comes next."""
+    """A group's machines by zone, and the forecast."""
 
     def __init__(self, view: GroupView, there: Iterable[tuple[str, int]], known: Sequence[str] = ()) -> None:
-        """``there``: zones and units of machines; ``known``: zones of those that come next in any case."""
+        """``there``: zones and units of machines; ``known``: zones of those that are launched next in any
+        case."""
         all_zones = view.group.zones or ("",)
         self.zones = tuple(zone for zone in all_zones if zone not in view.closed_zones) or all_zones
         self._all = all_zones
@@ -31,15 +32,15 @@ class Zones:
 
     @property
     def single(self) -> bool:
-        """Whether there is nothing to forecast."""
+        """Whether there is only one zone."""
         return len(self._all) == 1
 
     def possible(self) -> frozenset[str]:
-        """Zones in which a next machine may be."""
+        """Zones in which a next machine may be launched."""
         return frozenset((*self._known[self._taken :], *self.zones))
 
     def ahead(self) -> Iterator[str]:
-        """The next zones, one after the other, without an end."""
+        """Yield the next zones, without end."""
         yield from self._known[self._taken :]
         counts = self._counts.copy()
         for zone in self._known[self._taken :]:
@@ -50,7 +51,8 @@ class Zones:
             yield zone
 
     def others(self, wanted: frozenset[str], machines: int = 1) -> float:
-        """How many come up in other zones before so many do in these, or all that can; `inf` if none can."""
+        """How many are launched in other zones before this many in these, or all that can; `inf` if none
+        can."""
         if self.possible() <= wanted:
             return 0
         right, wrong, since = 0, 0, 0
@@ -66,7 +68,7 @@ class Zones:
         return wrong
 
     def take(self) -> str:
-        """One more machine: its zone."""
+        """Take one more machine; returns its zone."""
         if self.single:
             self._taken += 1
             return self._all[0]
@@ -79,17 +81,17 @@ class Zones:
         return zone
 
     def back(self, zone: str) -> None:
-        """The last one is not to be."""
+        """Return the last one."""
         self._taken -= 1
         self._counts[zone] -= 1
 
     def join(self, zone: str) -> None:
-        """One more machine, wherever it was thought to be."""
+        """Add a machine in this zone, whatever the forecast was."""
         self._taken += 1
         self._counts[zone] += 1
 
     def needed(self, wanted: Counter[str], least: int) -> int:
-        """How many machines it takes until so many have come in these zones, and so many in all."""
+        """How many machines have to be launched until so many are in these zones, and so many in total."""
         if self.single:
             return max(least, wanted.total())
         missing = +wanted

@@ -1,1 +1,1 @@
-"""What people and programs read: Events, metrics, logs, notices, availability and explanations."""
+"""Output for people and programs: Events, metrics, logs, notices, availability and explanations."""

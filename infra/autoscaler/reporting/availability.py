@@ -1,9 +1,9 @@
-"""What users may know about the whole cluster, although they can read only their own namespaces: what is
-free, where there is no capacity, who is ahead of them in the queue, and their latest start.
+"""Cluster-wide information for users, who can otherwise read only their own namespaces: free capacity, pools
+without capacity, queue positions, and latest start times.
 
-Plain values, as the ConfigMap ``availability`` has them. Times are absolute (RFC 3339, UTC), so that they
-change only where the world does, and starts are rounded up to minutes. ``version`` is that of the form:
-within one, fields are added, never taken away or given another meaning.
+JSON values for the ConfigMap ``availability``. Times are absolute (RFC 3339, UTC), so that they change only
+if the state does, and start times are rounded up to minutes. ``version`` is that of the format: within one
+version, fields are only added, never removed or redefined.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from infra.catalogue.labels import GPU_LIMIT, GPU_MODEL, LIMITED_GPUS, POOL, SIT
 
 VERSION: Final = 1
 MOST: Final = 3000
-"""Entries of the queue that are published: a ConfigMap takes 1 MiB."""
+"""Maximum queue entries that are published: a ConfigMap holds 1 MiB."""
 SETTLED: Final = 60.0
-"""Seconds after which work that has quota, and is not started, waits for something else than quota."""
+"""Seconds after which work with quota that has not started must be waiting for something else."""
 
 _MASTER: Final = "node-role.kubernetes.io/control-plane"
 WHY: Final[Mapping[str, str]] = {
@@ -40,7 +40,7 @@ WHY: Final[Mapping[str, str]] = {
     "no-queue": "its queue is not there",
     "no-place": "there is quota for it, but no place on machines yet",
 }
-"""Why it is not known when something starts."""
+"""Why a start time is unknown."""
 
 
 def content(
@@ -51,7 +51,7 @@ def content(
     config: Config,
     startable: Mapping[str, float],
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """What is published, and the next ``startable``: Workload → since when there is quota for it.
+    """The contents, and the next ``startable``: Workload → since when there is quota for it.
 
     ``queue`` and ``quotas`` are null without Kueue.
     """
@@ -82,10 +82,10 @@ def content(
 
 
 def _machines(view: ClusterState, memory: Memory) -> list[dict[str, Any]]:
-    """A row for each site, pool and model of GPU with a machine that takes work, or is on its way."""
+    """A row per site, pool and GPU model with a machine that accepts work, or is starting."""
     booked = {
         name for each in memory.bookings.values() if each.until > view.at for name in each.machines
-    }  # machines that a gang is about to get
+    }  # machines reserved for a gang
     ready: defaultdict[tuple[str, str, str], list[Machine]] = defaultdict(list)
     starting: defaultdict[tuple[str, str, str], int] = defaultdict(int)
     for machine in view.machines:
@@ -128,12 +128,12 @@ def _free(machine: Machine) -> int:
 
 
 def _no_capacity(view: ClusterState) -> list[dict[str, Any]]:
-    """Pools that get no machines at a site now."""
+    """Pools that cannot launch machines at a site now."""
     return [
         {
             "site": each.group.site,
             "pool": each.group.pool,
-            # That somebody keeps it from launching has no end that is known.
+            # A suspended group has no known end.
             "until": None if each.backoff.code == SUSPENDED else stamp(each.backoff.until),
             "why": words(each.backoff.code),
         }
@@ -146,7 +146,7 @@ def _no_capacity(view: ClusterState) -> list[dict[str, Any]]:
 
 
 def _opens(view: ClusterState, flavors: Mapping[str, Flavor]) -> dict[str, float]:
-    """Flavors that are closed, and until when: the first of their pool's back-offs."""
+    """Closed flavors → until when: the earliest of their pool's back-offs."""
     pools: defaultdict[str, list[GroupView]] = defaultdict(list)
     for each in view.groups.values():
         pools[each.group.pool].append(each)
@@ -161,13 +161,14 @@ def _opens(view: ClusterState, flavors: Mapping[str, Flavor]) -> dict[str, float
 def _starts(
     queues: Queues, flavors: Mapping[str, Flavor], opens: Mapping[str, float], config: Config, now: float
 ) -> tuple[list[Start | None], dict[str, Forecast]]:
-    """By when each that waits starts, None where its queue is not there; and what is left of each flavor.
+    """The latest start of each waiting workload, None if its queue does not exist; and the remaining quota
+    of each flavor.
 
-    Flavors of different quotas are different ones.
+    Flavors of different quotas are separate.
     """
     usable = _Usable(queues, flavors)
     held = [
-        # What has quota and waits for its machines counts from when these must have come.
+        # For workloads with quota that wait for machines, time counts from the deadline of these.
         Held(
             f"{each.quota}/{flavor}",
             ((resource, amount),),
@@ -195,7 +196,7 @@ def _starts(
 
 
 class _Usable:
-    """Which flavors work may use. The same selectors are looked at once."""
+    """Which flavors work may use; cached by selectors."""
 
     def __init__(self, queues: Queues, flavors: Mapping[str, Flavor]) -> None:
         self._queues = queues
@@ -203,7 +204,7 @@ class _Usable:
         self._known: dict[tuple[object, ...], tuple[tuple[str, ...], tuple[str, ...] | None]] = {}
 
     def work(self, each: Queued) -> Work:
-        """A Workload as the simulation has it."""
+        """A Workload as input of the simulation."""
         return Work(tuple(part for some in each.sets for part in self._parts(each.queue, some)), each.seconds)
 
     def _parts(self, queue: str, pods: GangSet) -> Iterator[Part]:
@@ -214,7 +215,8 @@ class _Usable:
             yield Part(limits, ((LIMITED_GPUS, gpus),))
 
     def _of(self, queue: str, shape: Shape) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-        """Flavors of machines, and those of limits, which Kueue assigns apart; None in a queue without."""
+        """Flavors of machines, and flavors of user limits, which Kueue assigns separately; None in a queue
+        without limits."""
         key = queue, shape.selector, shape.affinity, shape.tolerations
         if key not in self._known:
             source = self._queues.sources[queue]
@@ -230,13 +232,13 @@ class _Usable:
 
 
 def takes(flavor: Flavor, shape: Shape, beside: Sequence[Flavor]) -> bool:
-    """Whether Kueue may give such pods a flavor. Of their selectors it goes by labels alone that any of the
-    queue's flavors has (Kueue, ``flavorassigner``: ``flavorSelector``)."""
+    """Whether Kueue may assign a flavor to such pods. Of their selectors, only labels that any of the
+    queue's flavors has are considered (Kueue, ``flavorassigner``: ``flavorSelector``)."""
     keys = {key for each in beside for key in each.labels}
     terms = shape.affinity
     if terms is not None:
         about = [tuple(each for each in term.labels if each.key in keys) for term in terms]
-        # A term about other labels alone may hold anywhere.
+        # A term with only other labels may match anywhere.
         terms = None if () in about else tuple(NodeTerm(labels) for labels in about)
     asked = msgspec.structs.replace(
         shape,
@@ -270,7 +272,7 @@ def _queue(
 
 
 def _told(start: Start | None, startable: float | None, now: float) -> tuple[str | None, str | None]:
-    """When it starts, or why that is not known."""
+    """The start time, or why it is unknown."""
     if start is None:
         return None, WHY["no-queue"]
     if start.at is None:
@@ -283,7 +285,7 @@ def _told(start: Start | None, startable: float | None, now: float) -> tuple[str
 def _quotas(
     queues: Queues, flavors: Mapping[str, Flavor], opens: Mapping[str, float], left: Mapping[str, Forecast]
 ) -> list[dict[str, Any]]:
-    """Of flavors with GPUs: what is free now, and behind all that waits."""
+    """Of flavors with GPUs: free quota now, and after all waiting work."""
     rows = []
     for quota, those in sorted(queues.quotas.items()):
         for name, amounts in those.items():
@@ -296,7 +298,7 @@ def _quotas(
                 "model": labels.get(GPU_MODEL), "gpus": amounts[GPU],
                 "free": 0 if name in opens else forecast.free[GPU],
                 "closed_until": stamp(opens[name]) if name in opens else None,
-                # Of one minute the last.
+                # Of several in one minute, the last.
                 "later": [[when, gpus] for when, gpus in dict(later).items()],
             })  # fmt: skip
     return rows
@@ -306,17 +308,17 @@ def _quotas(
 
 
 def stamp(at: float) -> str:
-    """RFC 3339, in UTC, rounded up to seconds."""
+    """RFC 3339 in UTC, rounded up to seconds."""
     return datetime.fromtimestamp(math.ceil(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def minute(at: float) -> str:
-    """The same, rounded up to minutes."""
+    """RFC 3339 in UTC, rounded up to minutes."""
     return stamp(math.ceil(at / 60) * 60)
 
 
 def text(values: Mapping[str, Any]) -> str:
-    """JSON with a line for each row."""
+    """JSON with a line per row."""
     lines = []
     for key, value in values.items():
         if isinstance(value, list) and value:

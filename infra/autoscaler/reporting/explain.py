@@ -1,4 +1,4 @@
-"""Explains why a pod runs, waits, or never will run: one pod's part of a loop's decision."""
+"""Explains why a pod runs, waits, or will never run: one pod's part of a loop's decision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infra.nearest import nearest
 
 
 class Change(Struct, frozen=True):
-    """A group that this loop makes larger or smaller."""
+    """A group whose size is changed by this loop."""
 
     group: str
     was: int
@@ -30,27 +30,27 @@ class Explained(Struct, frozen=True):
     pod: str
     """``namespace/name``."""
     outcome: str
-    """``runs``, ``over``, ``leaves``, ``held`` (somebody holds it back), ``nominated``, or as a verdict says:
-    ``fits``, ``coming``, ``starting``, ``waits``, ``never``."""
+    """``runs``, ``over``, ``leaves``, ``held`` (gated, or placed by others), ``nominated``, or its verdict's
+    outcome: ``fits``, ``coming``, ``starting``, ``waits``, ``never``."""
     text: str
-    """In one line."""
+    """A one-line explanation."""
     where: tuple[str, ...] = ()
-    """Nodes, or groups."""
+    """Nodes or groups."""
     gang: str | None = None
     reason: Reason | None = None
-    """Why it waits or never fits, as its verdict has it."""
+    """Why it waits or never fits, from its verdict."""
     obstacles: tuple[Reason, ...] = ()
-    """Why each group does not take it, in the order in which they are asked."""
+    """Why each group does not fit, in the order in which they are tried."""
     changes: tuple[Change, ...] = ()
-    """What the loop would do about it and about all else."""
+    """What the loop would do, for this pod and others."""
     unknown: tuple[str, ...] = ()
-    """What could not be read: the answer may be another with it."""
+    """What could not be read, and might change the result."""
     stopped: str | None = None
-    """Why nothing is written at all."""
+    """Why nothing is written at all; else None."""
 
 
 def explain(snapshot: Snapshot, decision: Decision, pod: str) -> Explained:
-    """One pod, ``namespace/name``. ``UsageError`` for one that is not there."""
+    """Explain one pod, ``namespace/name``. Raises ``UsageError`` if it does not exist."""
     found = _find(snapshot, pod)
     outcome, text, verdict = _judged(found, decision)
     unknown = [*snapshot.errors.items(), *snapshot.faults.items()]
@@ -73,7 +73,7 @@ def explain(snapshot: Snapshot, decision: Decision, pod: str) -> Explained:
 
 
 def plain(found: Explained | Verdict) -> dict[str, Any]:
-    """As JSON has it: codes and fields, and their sentences as ``text``."""
+    """As JSON: codes and fields, with their sentences as ``text``."""
     text = sentences.verdict(found) if isinstance(found, Verdict) else found.text
     obstacles = [
         {**to_builtins(each), "until": each.until, "text": sentences.reason(each)} for each in found.obstacles
@@ -115,5 +115,5 @@ def _judged(pod: Pod, decision: Decision) -> tuple[str, str, Verdict | None]:
 
 
 def clock(when: float | None) -> str:
-    """``14:05`` (UTC) for people; the empty string for None."""
+    """``14:05`` (UTC); empty for None."""
     return f"{datetime.fromtimestamp(when, UTC):%H:%M}" if when is not None else ""

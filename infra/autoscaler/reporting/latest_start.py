@@ -1,17 +1,17 @@
-"""Computes the latest start of workloads in a queue, from their declared times.
+"""Computes the latest start of workloads in a queue, from their declared run times.
 
-A simulation by quota, as Kueue counts it. It assumes:
+A simulation of quota, as Kueue counts it. It assumes:
 
-- Every workload runs for exactly its declared time. One that ends earlier makes starts earlier (always with
-  one flavor; nearly always if workloads may choose among several).
-- Nothing more urgent arrives, nothing is reclaimed (preemption, a queue's share), and no run fails and
-  restarts.
-- Workloads start in the given order. Nothing passes what is ahead of it on the same flavor, unless it fits
-  immediately. Kueue also lets smaller workloads pass later on, which may delay those for as long as they run.
+- Every workload runs for exactly its declared time. If one ends earlier, others start earlier (always with
+one flavor; nearly always if workloads may choose among several).
+- Nothing with higher priority arrives, nothing is reclaimed (preemption, a queue's share), and no run fails
+and restarts.
+- Workloads start in the given order. Nothing overtakes on the same flavor, unless it fits immediately. Kueue
+also lets smaller workloads overtake later on, which may delay others for as long as they run.
 - Quota is all that a run needs. Whether it fits on machines, and how long these take to start, is ignored.
 
-So each workload has a queue for each flavor that it may use, and uses the one in which it starts first. Once
-a start on a flavor is unknown, because a workload that holds it declares no time, all later ones are.
+So each workload queues on each flavor that it may use, and uses the one on which it starts first. Once a
+start on a flavor is unknown, because a workload that holds it declares no run time, all later ones are.
 """
 
 from __future__ import annotations
@@ -22,60 +22,60 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 Amounts: TypeAlias = tuple[tuple[str, int], ...]
-"""(resource, amount), sorted; none is 0."""
+"""(resource, amount), sorted; without zeros."""
 
 _STEPS: Final = 24
-"""Of a forecast, at most."""
+"""Maximum steps of a forecast."""
 
 Unknown: TypeAlias = Literal["", "too-large", "no-time"]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Equal pods of one piece of work, all of which get one flavor."""
+    """Equal pods of a workload, all of which get one flavor."""
 
     flavors: tuple[str, ...]
-    """Those that it may use, in the order in which they are tried."""
+    """Possible flavors, in the order in which they are tried."""
     amounts: Amounts
-    """Of all of its pods."""
+    """The total of all of its pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Something that waits."""
+    """A waiting workload."""
 
     parts: tuple[Part, ...]
     seconds: float | None
-    """How long it runs; None if it does not say so."""
+    """Its run time; None if not declared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Quota that is in use."""
+    """Quota in use."""
 
     flavor: str
     amounts: Amounts
     until: float | None
-    """When it comes back; None if nobody says so."""
+    """When it is released; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When work starts at the latest."""
+    """The latest start of a workload."""
 
     at: float | None
     why: Unknown = ""
-    """Why that is not known: no flavor that it may use has as much, or what is ahead declares no time."""
+    """Why it is unknown: no possible flavor has enough quota, or a workload ahead declares no run time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is free of a flavor for work that comes now, behind all that waits."""
+    """The free quota of a flavor for new work, after all waiting workloads."""
 
     free: Mapping[str, int]
-    """Now, less what starts at once."""
+    """Free now, less what starts immediately."""
     later: tuple[tuple[float, Mapping[str, int]], ...]
-    """(from when on, how much), rising. Empty if it is not known."""
+    """(time, free amounts), ascending. Empty if unknown."""
 
 
 def simulate(
@@ -85,10 +85,10 @@ def simulate(
     work: Sequence[Work],
     now: float,
 ) -> tuple[tuple[Start, ...], dict[str, Forecast]]:
-    """The start of each piece of work, in the order given, and what is left of each flavor.
+    """The start of each workload, in the given order, and the remaining quota of each flavor.
 
-    ``capacity``: flavor → resource → amount. A resource that a flavor does not have is not counted on it.
-    ``opens``: flavors that take nothing before that time. Times in seconds since the epoch.
+    ``capacity``: flavor → resource → amount. Resources that a flavor lacks are not counted on it. ``opens``:
+    flavors that are closed until that time. Times in seconds since the epoch.
     """
     lines = {name: _Line(dict(each), max(now, opens.get(name, now))) for name, each in capacity.items()}
     for each in held:
@@ -105,7 +105,7 @@ def simulate(
 
 
 def _at_once(lines: Mapping[str, _Line], work: Work, now: float) -> Start | None:
-    """Gives work what it needs, if all of that is free now."""
+    """Start a workload now if everything that it needs is free."""
     chosen: dict[str, Amounts] = {}
     for part in work.parts:
         for name in part.flavors:
@@ -124,7 +124,7 @@ def _at_once(lines: Mapping[str, _Line], work: Work, now: float) -> Start | None
 
 
 def _in_line(lines: Mapping[str, _Line], work: Work) -> Start:
-    """Puts work at the end of the lines in which it starts first."""
+    """Append a workload to the queues of the flavors on which it starts first."""
     chosen: dict[str, Amounts] = {}
     fitting: set[str] = set()
     at = 0.0
@@ -137,13 +137,13 @@ def _in_line(lines: Mapping[str, _Line], work: Work) -> Start:
         if not possible:
             return Start(None, "too-large")
         fitting.update(name for name, _, _ in possible)
-        # Of equal times the first flavor.
+        # If times are equal, the first flavor.
         when, place = min(
             ((line.first(together), place) for place, (_, line, together) in enumerate(possible)),
             key=lambda each: (each[0] is None, each[0] or 0.0, each[1]),
         )
         if when is None:
-            # What it would take when is not known, so nobody behind it knows either.
+            # It is unknown when this takes its quota, so later starts are unknown too.
             for name in fitting:
                 lines[name].known = False
             return Start(None, "no-time")
@@ -165,37 +165,37 @@ def _sum(one: Amounts | None, other: Amounts) -> Amounts:
 
 
 def _within(amounts: Amounts, limits: Mapping[str, int]) -> bool:
-    """Whether it is no more than that, of what there is a limit of."""
+    """Whether the amounts are within the limits; resources without a limit do not count."""
     return all(amount <= limits.get(name, amount) for name, amount in amounts)
 
 
 @dataclass(slots=True)
 class _Line:
-    """A flavor, from the time on at which the last in its line starts."""
+    """A flavor, from the time at which the last workload in its queue starts."""
 
     capacity: dict[str, int]
     at: float
     known: bool = True
-    """Whether anything is known of the time after that."""
+    """Whether anything is known about later times."""
     free: dict[str, int] = field(init=False)
     _back: list[tuple[float, Amounts]] = field(default_factory=list)
-    """What comes back, and when, in order."""
+    """When and how much is released, in order."""
     _seen: dict[Amounts, float | None] = field(default_factory=dict)
-    """Answers of `first` since something was last taken."""
+    """Cached results of `first` since the last `take`."""
 
     def __post_init__(self) -> None:
         self.free = dict(self.capacity)
 
     def holds(self, amounts: Amounts) -> bool:
-        """Whether there is as much at all."""
+        """Whether the total is sufficient."""
         return _within(amounts, self.capacity)
 
     def fits(self, amounts: Amounts) -> bool:
-        """Whether that much is free."""
+        """Whether this much is free."""
         return _within(amounts, self.free)
 
     def take(self, amounts: Amounts, until: float | None) -> None:
-        """Uses some of it, up to a time or for good."""
+        """Use some of it, until a time or forever."""
         own = tuple((name, amount) for name, amount in amounts if name in self.free)
         for name, amount in own:
             self.free[name] -= amount
@@ -204,7 +204,7 @@ class _Line:
         self._seen.clear()
 
     def first(self, wanted: Amounts) -> float | None:
-        """From when on that much is free; None if it is not known."""
+        """From when on this much is free; None if unknown."""
         if not self.known:
             return None
         if wanted not in self._seen:
@@ -230,7 +230,7 @@ class _Line:
         return None
 
     def move(self, at: float) -> None:
-        """Goes on to a time: what has come back by then is free."""
+        """Advance to a time, releasing what is due."""
         self.at = max(self.at, at)
         done = 0
         for when, amounts in self._back:
@@ -243,7 +243,7 @@ class _Line:
         self._seen.clear()
 
     def later(self) -> tuple[tuple[float, Mapping[str, int]], ...]:
-        """What is free from when on, if nobody else comes."""
+        """What is free from when on, without further work."""
         if not self.known:
             return ()
         self.move(self.at)
@@ -255,7 +255,7 @@ class _Line:
             if when == steps[-1][0]:
                 steps.pop()
             steps.append((when, dict(free)))
-        # The last ones say when all is free; those that are left out only say it later than it is.
+        # The last steps say when everything is free; leaving out others only understates what is free.
         if len(steps) > _STEPS:
             every = -(-len(steps) // _STEPS)
             steps = steps[::-1][::every][::-1]

@@ -1,4 +1,4 @@
-"""Logs as JSON, one object a line: what happened in ``message``, and its figures as fields beside it."""
+"""JSON logs, one object per line: the event in ``message``, and its data as fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_EVERY_RECORD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -44,7 +44,8 @@ class JsonLines(logging.Formatter):
 
 
 def begin(level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Log to ``stream`` (standard error). Libraries tell warnings alone: they debug with secrets."""
+    """Log to ``stream`` (by default standard error). Libraries log only warnings, as their debug logs
+    contain secrets."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -54,8 +55,8 @@ def begin(level: int = logging.INFO, stream: TextIO | None = None) -> None:
 
 
 class Teller:
-    """Logs each cycle: one line for it, one for each action, errors when they come and go, and notices once
-    a day."""
+    """Logs each cycle: one line for it, one per action, errors when they begin and end, and notices once a
+    day."""
 
     def __init__(self) -> None:
         self._errors: dict[str, str] = {}
@@ -99,7 +100,7 @@ class Teller:
         )
 
     def _tell_notices(self, decision: Decision) -> None:
-        """One that comes and goes is not said each time."""
+        """A notice that flaps is not logged each time."""
         now = decision.at
         self._noticed = {key: at for key, at in self._noticed.items() if now - at < _AGAIN}
         for notice in decision.notices:

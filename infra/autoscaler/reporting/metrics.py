@@ -1,6 +1,6 @@
 """Metrics for Prometheus, and the health probes.
 
-Names are those of ``templates/kubernetes/static`` (alerts and dashboard). Only the holder of the Lease
+Names are those in ``templates/kubernetes/static`` (alerts and dashboard). Only the holder of the Lease
 exports decisions: a standby replica exports nothing about groups, so that sums over replicas are right.
 """
 
@@ -27,7 +27,7 @@ from infra.autoscaler.loop import Cycle
 from infra.autoscaler.memory import Memory
 
 PORT: Final = 10258
-"""What the Deployment names ``metrics``."""
+"""The port named ``metrics`` in the Deployment."""
 
 DRY_RUN: Final = "dry run"
 UNREADY: Final = "too many nodes are unready"
@@ -37,14 +37,14 @@ _OUTCOMES: Final = ("fits", "coming", "starting", "waits", "never")
 _SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _GROUP: Final = ("pool", "site")
 _ACTED: Final = frozenset({"broken", "drain", "gang"})
-"""Kinds of notices about what the controller did: in a dry run it did nothing."""
+"""Kinds of notices about actions of the controller, which a dry run does not execute."""
 
 _NOTICED: Final = 7200.0
-"""Seconds for which a notice is shown after it last held: longer than any alert looks back."""
+"""Seconds for which a notice is exported after it last held: longer than the range of any alert."""
 _AWS: Final = (SetDesired, Terminate, Release)
 
 Check = Callable[[], str | None]
-"""What is wrong, in words; None for nothing."""
+"""Returns a description of the problem, or None."""
 
 
 class Metrics:
@@ -76,7 +76,7 @@ class Metrics:
         self._seen = self._gauge("nodes", "Nodes that should be ready, by whether they are.", "state")
         self._dry = self._gauge("dry_run", "1 if nothing is written.")
         self._stopped = self._gauge("stopped", "1 while nothing is written, by why.", "reason")
-        # By time, not as a counter: ``increase`` does not see the first event of a series.
+        # The time rather than a counter: ``increase`` does not see the first event of a series.
         self._notices = self._gauge(
             "notice_timestamp_seconds", "When it last held.", "kind", "about", "level"
         )
@@ -88,11 +88,11 @@ class Metrics:
         self._errors = self._counter("errors_total", "What an API did not answer, or refused.", "api", "site")
         self._limit.set(config.max_hourly_cost or 0)
         for group in config.groups:
-            # From the first figure on there is something to compare with.
+            # Initial values, so that the first change is visible.
             self._capacity.labels(group.pool, group.site)
 
     def __call__(self, cycle: Cycle) -> None:
-        """Show a cycle."""
+        """Export a cycle."""
         self._leading.set(int(cycle.leading))
         self._dry.set(int(cycle.dry))
         if not cycle.leading:
@@ -149,7 +149,7 @@ class Metrics:
             self._errors.labels("aws" if on_aws else "kube", group.site if group else "").inc()
 
     def _forget(self) -> None:
-        """Another replica tells it now."""
+        """Stop exporting decisions: another replica is the holder."""
         for gauge in (
             self._pending, self._nodes, self._desired, self._cost, self._backoff, self._seen, self._stopped,
             self._notices,
@@ -171,7 +171,8 @@ class Metrics:
 
 
 def _until(group: Group, memory: Memory, now: float) -> float:
-    """When the group's back-off ends, or the first of those of all of its zones; 0 if none is in force."""
+    """When the group's back-off ends, or, if all of its zones have one, the first of these; 0 if there is
+    none."""
     own = memory.backoffs.get(group.name)
     zones = [memory.backoffs.get(f"{group.name}/{zone}") for zone in group.zones]
     ends = [own.until] if own is not None else []
@@ -195,7 +196,7 @@ class Server:
         port: int = PORT,
         address: str = "0.0.0.0",  # noqa: S104 - Prometheus and the kubelet come from elsewhere
     ) -> None:
-        """``port`` 0: any that is free, as ``port`` says then. ``OSError`` for one that is taken."""
+        """``port`` 0: any free port, see ``port``. Raises ``OSError`` if the port is in use."""
         answers: dict[str, Callable[[], tuple[int, str, bytes]]] = {
             "/metrics": lambda: (200, CONTENT_TYPE_LATEST, generate_latest(registry)),
             "/healthz": lambda: _probed(healthy),
@@ -203,7 +204,7 @@ class Server:
         }
 
         class Handler(BaseHTTPRequestHandler):
-            timeout = 10  # of who connects and says nothing
+            timeout = 10  # for clients that connect and send nothing
 
             def do_GET(self) -> None:
                 answer = answers.get(self.path.partition("?")[0])
@@ -215,7 +216,7 @@ class Server:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its parent's word
-                """Probes are not logged."""
+                """Requests of probes are not logged."""
 
         self._server = ThreadingHTTPServer((address, port), Handler)
         self._server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Events of pods: why they wait, or where they are going."""
+"""Events of pods: why they wait, or where they will run."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _REASONS: Final[dict[str, str]] = {
     "waits": "WaitsForCapacity",
     "never": "FitsNowhere",
 }
-"""By outcome. A pod that fits on a node which is there hears from the scheduler."""
+"""By outcome. For a pod that fits an existing node, the scheduler writes the event."""
 
 ELSEWHERE: Final = "MachineStartsElsewhere"
-"""Another reason than `MachineStarts`, which a pod has mostly heard a moment before of the first region: new
-words of the same reason are kept back for minutes."""
+"""A separate reason, as a pod usually had `MachineStarts` for the first region shortly before: new texts of
+the same reason are held back for minutes."""
 
 
 class News(Struct, frozen=True):
-    """Something about an object, which becomes an Event of Kubernetes."""
+    """Input of a Kubernetes Event about an object."""
 
     kind: str
     namespace: str
@@ -36,7 +36,7 @@ class News(Struct, frozen=True):
     name: str
     uid: str
     reason: str
-    """One word: ``WaitsForCapacity``."""
+    """One CamelCase word: ``WaitsForCapacity``."""
     note: str
     """One line for people."""
     type: Literal["Normal", "Warning"] = "Normal"
@@ -46,7 +46,7 @@ class News(Struct, frozen=True):
 
 
 def news(snapshot: Snapshot, decision: Decision, config: Config) -> Iterator[News]:
-    """Each pod's news; those that can't be helped first, as a round has a budget."""
+    """The events of all pods; those that can never fit come first, as a round has a budget."""
     pods = {pod.uid: pod for pod in snapshot.pods}
     for verdict in sorted(decision.verdicts, key=_urgency):
         reason = _REASONS.get(verdict.outcome)
@@ -72,7 +72,7 @@ def _urgency(verdict: Verdict) -> int:
 
 
 def _why_there(verdict: Verdict, decision: Decision, config: Config) -> str:
-    """For what starts in a group that is not its pool's first: why not in those before it."""
+    """For machines that start in a group other than its pool's first: why not in the earlier ones."""
     if verdict.outcome != "starting":
         return ""
     started = {group.name: group for group in config.groups if group.name in verdict.where}

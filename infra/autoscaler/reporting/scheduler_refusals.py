@@ -1,7 +1,7 @@
-"""Pods that have room by our reckoning, and that the scheduler refuses all the same.
+"""Pods that fit by our rules, but that the scheduler refuses.
 
-A rule that is not known here, a plugin, or a fault of ours: nothing is started for such a pod, so that it
-would wait without a word. After some minutes people hear of it, in the scheduler's own words.
+The cause may be a rule unknown to us, a plugin, or a bug of ours: no machine is started for such a pod, so
+it would wait silently. After some minutes users are informed, with the scheduler's own message.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from infra.autoscaler.observed.snapshot import Snapshot
 from infra.autoscaler.reporting import sentences
 
 AFTER: Final = 300.0
-"""Seconds: a scheduler's longest back-off of a pod (KubeSchedulerConfiguration) is far less."""
+"""Seconds: far longer than a scheduler's maximum back-off of a pod (KubeSchedulerConfiguration)."""
 _MOST: Final = 500
 
 
 def judge(
     snapshot: Snapshot, verdicts: Iterable[Verdict], since: Mapping[str, float], now: float
 ) -> tuple[dict[str, float], list[Notice]]:
-    """What is remembered from now on, and notices of what has been so for long.
+    """The updated memory, and notices of pods that have been refused for long.
 
-    ``since``: uid → when it was first found so. Of equal pods the first is looked at.
+    ``since``: uid → when it was first refused. Of equal pods the first is considered.
     """
     refused = {pod.uid: pod for pod in snapshot.pods if pod.refused and not pod.node}
     kept: dict[str, float] = {}

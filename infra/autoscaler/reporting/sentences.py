@@ -1,4 +1,4 @@
-"""Verdicts and reasons in words, for people: the only place that words them."""
+"""Turns verdicts and reasons into text: the only place with their wording."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ _FIXED: Final[Mapping[str, str]] = {
     "site-places": "needs {0.requested} places at once, and no site has ever more than {0.limit}",
     "places": "needs {0.requested} places at once, and all sites together have ever {0.limit}",
 }
-"""By code, with the reason's fields."""
+"""By code; formatted with the reason's fields."""
 
 _LASTING: Final = frozenset(get_args(Lasting))
 
 
 @lru_cache(4096)  # a group's reason is the same for much work
 def reason(why: Reason) -> str:
-    """One reason; of a group's, what comes behind the group's name: ``has no capacity until 14:05 UTC``."""
+    """The text of one reason; for a group's, without the group's name: ``has no capacity until 14:05
+    UTC``."""
     if (fixed := _FIXED.get(why.code)) is not None:
         return fixed.format(why)
     until = clock(why.until or 0.0)
@@ -74,7 +75,7 @@ def reason(why: Reason) -> str:
 
 
 def verdict(found: Verdict) -> str:
-    """One verdict in a line: ``waits for 8 x a100: us-west-2 has no capacity until 14:05 UTC``."""
+    """A verdict in one line: ``waits for 8 x a100: us-west-2 has no capacity until 14:05 UTC``."""
     why, gang = found.reason, found.gang is not None
     if why is None:
         return _placed(found)
@@ -97,12 +98,12 @@ def verdict(found: Verdict) -> str:
 
 
 def misfit(machine: str, why: Reason | None) -> str:
-    """Why a machine does not take work that its group promises to take."""
+    """Why a machine does not fit work that its group should fit."""
     return f"{machine} {reason(why) if why is not None else 'is not where it must be'}"
 
 
 def request(asked: Request, count: int | None = None) -> str:
-    """``8 x v100``, or what a pod asks for. ``count``: for another number of pods."""
+    """``8 x v100``, or a pod's requests. ``count``: another number of pods."""
     count = asked.count if count is None else count
     if gpus := dict(asked.requests).get(GPU):
         return f"{count * gpus} x {asked.model or 'GPU'}"
@@ -129,7 +130,7 @@ def _placed(found: Verdict) -> str:
 
 
 def _summary_for_now(obstacles: Sequence[Reason]) -> str:
-    """What passes, by itself first; and which site is tried next, and when."""
+    """Temporary obstacles first, with the next site and the time of the next attempt."""
     timed = [each for each in obstacles if each.until is not None]
     others = [each for each in obstacles if each.until is None and each.code not in _LASTING]
     text = _summary([*timed, *others] or obstacles)
@@ -140,7 +141,7 @@ def _summary_for_now(obstacles: Sequence[Reason]) -> str:
 
 
 def _summary(obstacles: Sequence[Reason]) -> str:
-    """The first reasons, each with the groups that have it, or the sites where it has an end."""
+    """The first reasons, each with the groups that have it, or with the sites if it ends at a known time."""
     parts: dict[str, dict[str, None]] = {}
     for each in obstacles:
         who = each.group if each.until is None else each.site
@@ -169,7 +170,7 @@ _BINARY: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 
 def readable(what: str, amount: float) -> str:
-    """An amount for people: ``1.5 cpu``, ``64Gi memory``, ``8 nvidia.com/gpu``. Bytes are rounded."""
+    """An amount with its unit: ``1.5 cpu``, ``64Gi memory``, ``8 nvidia.com/gpu``. Bytes are rounded."""
     return f"{_amount(what, amount)} {what}"
 
 

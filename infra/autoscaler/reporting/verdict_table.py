@@ -1,4 +1,5 @@
-"""Verdicts for a terminal, with nothing but spaces: the controller's image has no more."""
+"""Verdicts as text for a terminal, formatted with spaces only, as the controller's image has no libraries
+for it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _HEAD = ("PODS", "OUTCOME", "WHERE", "WHAT")
 
 
 def verdicts(decision: Decision) -> str:
-    """The verdicts on what is pending, why groups do not take it, and what would be done."""
+    """The verdicts on pending work, why groups do not fit, and what would be done."""
     if not decision.verdicts:
         waiting = "nothing waits\n"
     else:
@@ -35,14 +36,14 @@ def verdicts(decision: Decision) -> str:
 
 
 def columns(rows: Iterable[Sequence[str]]) -> str:
-    """Rows under each other, two spaces between columns; the last column is as long as it is."""
+    """A table with two spaces between columns; the last column has any length."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
     return "".join("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip() + "\n" for row in rows)
 
 
 def pod(explained: Explained) -> str:
-    """One pod: its verdict, and why the groups do not take it."""
+    """One pod: its verdict, and why the groups do not fit."""
     gang = f" (of {explained.gang})" if explained.gang else ""
     lines = [f"{explained.pod}{gang}: {explained.outcome}: {explained.text}"]
     lines += [f"  {_obstacle(each)}" for each in explained.obstacles]

@@ -1,1 +1,1 @@
-"""Which machines end: idle, broken or interrupted ones, drained before they are terminated."""
+"""Which machines are terminated: idle, broken or interrupted ones; nodes are drained first."""

@@ -1,4 +1,4 @@
-"""Which idle machines go, and how many at a time."""
+"""Which idle machines are terminated, and how many at a time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _STAYS: Final = (
     "cluster-autoscaler.kubernetes.io/scale-down-disabled",
     "karpenter.sh/do-not-disrupt",
 )
-"""Annotations of nodes that nobody ends by choice, where they are ``true``."""
+"""Annotations that exclude a node from voluntary termination if they are ``true``."""
 _TRIES: Final = 50
-"""Machines with pods to move that are looked at in one loop, the emptiest first."""
+"""Maximum machines with movable pods that are considered in one loop, the emptiest first."""
 
 
 class Allowance:
-    """How many machines may begin to go, and may end, in one loop: a share of each group and of all, at
-    least one; never below a group's least size. What is beyond waits for the next loop."""
+    """How many machines may begin to drain, and may be terminated, in one loop: a share of each group and of
+    all, at least one; never below a group's minimum. The rest waits for the next loop."""
 
     def __init__(self, view: ClusterState, memory: Memory, config: Config) -> None:
         self._view = view
@@ -38,14 +38,15 @@ class Allowance:
         self._begins = {group: max(1, count * share // 100) for group, count in sizes.items()}
         self._ends = dict(self._begins)
         self._all_begins = self._all_ends = whole
-        # Where types weigh more than one, AWS may bring more than was asked for: that may go as well.
+        # If types weigh more than one unit, AWS may launch more than was requested; the excess may be
+        # terminated too.
         self._units = {
             name: max(group.state.desired, min(present_units(group.state), group.state.max))
             - max(group.state.min, group.group.min)
             for name, group in view.groups.items()
             if group.state is not None
         }
-        # Those that are on their way will be taken off their groups' sizes too.
+        # Machines that are being drained will reduce their groups' sizes too.
         self._promised = dict(self._units)
         for machine in view.machines:
             drain = memory.drains.get(machine.name)
@@ -54,17 +55,17 @@ class Allowance:
                 self._promised[drain.group] = self._promised.get(drain.group, 0) - machine.units
 
     def above_least(self, machine: Machine) -> bool:
-        """Whether its group may lose it."""
+        """Whether its group stays at its minimum without it."""
         return machine.group is not None and self._units.get(machine.group, 0) >= machine.units
 
     def may_end(self, machine: Machine) -> bool:
-        """Whether one more may end now."""
+        """Whether one more may be terminated now."""
         return machine.group is not None and self._all_ends > 0 and self._ends.get(machine.group, 0) > 0
 
     def end(self, machine: Machine, *, again: bool = False) -> bool:
-        """Take it off; False where no more may end in this loop. One that a group at its least size can't do
-        without is replaced. ``again``: it was taken off in a loop before, and is still there: a machine that
-        AWS does not end must not use up what others need."""
+        """Count a termination; False if no more are allowed in this loop. A machine in a group at its
+        minimum is replaced. ``again``: it was counted in an earlier loop, and still exists: a machine
+        that AWS does not terminate must not use up the allowance of others."""
         if machine.group is None or not (again or self.may_end(machine)):
             return False
         if not again:
@@ -75,7 +76,8 @@ class Allowance:
         return True
 
     def begin(self, machine: Machine) -> bool:
-        """Let one more go; False where no more may begin in this loop, or its group is at its least."""
+        """Count the begin of a drain; False if no more are allowed in this loop, or its group is at its
+        minimum."""
         group = machine.group
         if group is None or self._all_begins <= 0 or self._begins.get(group, 0) <= 0:
             return False
@@ -88,14 +90,14 @@ class Allowance:
 
     @property
     def spent(self) -> bool:
-        """Whether nothing may begin any more."""
+        """Whether no further drain may begin."""
         return self._all_begins <= 0
 
 
 def spare(view: ClusterState, held: frozenset[str], memory: Memory, config: Config) -> dict[str, int]:
-    """Pool → how many idle machines it lacks of those to be kept; less than nothing where it has more.
+    """Pool → how many idle machines it lacks of those to be kept; negative if it has more.
 
-    Those on their way out do not count: one of them is kept where one is lacking.
+    Machines being drained do not count: one of them is kept if one is lacking.
     """
     missing = dict(config.spare)
     for machine in view.machines:
@@ -116,7 +118,8 @@ def candidates(
     budgets: Budgets,
     now: float,
 ) -> Iterator[Machine]:
-    """Machines whose end begins now: the overflow's before the primary site's, the longest idle first."""
+    """Machines whose drain begins now: those of overflow sites before those of the primary site, the longest
+    idle first."""
     order = {group.name: number for number, group in enumerate(config.groups)}
     booked = _booked(memory, now)
     idle: list[tuple[int, float, Machine]] = []
@@ -129,7 +132,7 @@ def candidates(
         sick = machine.node is not None and machine.node.sick
         since = memory.idle.get(machine.name)
         if not machine.pods:
-            # The second look, `settle` later, is at the end of the time that a node may be idle.
+            # The second check, `settle` later, is at the end of the idle time.
             wait = config.settle if sick else max(0, config.idle - config.settle)
             if since is not None and now - since >= wait:
                 idle.append((-order[machine.group], since, machine))
@@ -157,14 +160,14 @@ def candidates(
 
 
 def reserved(node: Node) -> bool:
-    """Whether somebody wants to keep a node: by a cordon of their own, or by an annotation."""
+    """Whether a node is to be kept, because it was cordoned by others or has an annotation."""
     return (node.unschedulable and not node.sick) or any(
         node.annotations.get(key) == "true" for key in _STAYS
     )
 
 
 def _open(machine: Machine, view: ClusterState, memory: Memory, now: float) -> bool:
-    """Whether a machine may be ended by choice at all."""
+    """Whether a machine may be terminated voluntarily at all."""
     node, instance = machine.node, machine.instance
     if node is None or instance is None or machine.group is None:
         return False
@@ -181,7 +184,7 @@ def _open(machine: Machine, view: ClusterState, memory: Memory, now: float) -> b
 
 
 def _there(machine: Machine, budgets: Budgets, config: Config, now: float) -> Iterator[bool]:
-    """Of each of its pods, whether it may go, and has been there for a while."""
+    """For each of its pods, whether it may be evicted, and has run for a while."""
     for pod in machine.pods:
         yield (
             bool(pod.node)

@@ -1,8 +1,8 @@
 """Which pods may be evicted voluntarily, and whether there is room for them elsewhere.
 
-The rules of Cluster Autoscaler apply here as well: bare pods, pods whose data would be lost, pods of
-kube-system without a budget and those annotated ``safe-to-evict: "false"`` stay, and so their node does. In
-addition, pods that run to completion or use GPUs are never moved: their work would be lost.
+As in Cluster Autoscaler, these pods keep their node: pods without a controller, pods whose data would be
+lost, pods of kube-system without a budget, and those with ``safe-to-evict: "false"``. In addition, pods that
+run to completion or use GPUs are never moved, as their work would be lost.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from infra.autoscaler.observed.snapshot import PODS, Budget, Pod, Shape
 _SAFE: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _NOT: Final = "karpenter.sh/do-not-disrupt"
 _REPLACED: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
-"""Owners that put another pod in the place of one that goes, and lose nothing by it."""
+"""Controllers that replace an evicted pod without loss."""
 _LOW: Final = 50
-"""Percent of a machine, of its processors and of its memory, up to which its pods are worth moving."""
+"""Maximum utilization of a machine's CPU and memory, in percent, at which its pods are moved."""
 
 
 class Budgets:
-    """What budgets say of pods."""
+    """PodDisruptionBudgets by pod."""
 
     def __init__(self, budgets: Iterable[Budget]) -> None:
         self._by_namespace: defaultdict[str, list[Budget]] = defaultdict(list)
@@ -33,7 +33,7 @@ class Budgets:
             self._by_namespace[budget.namespace].append(budget)
 
     def of(self, pod: Pod) -> list[Budget]:
-        """Those that cover a pod."""
+        """The budgets that cover a pod."""
         return [
             budget
             for budget in self._by_namespace.get(pod.namespace, ())
@@ -41,12 +41,12 @@ class Budgets:
         ]
 
     def refuse(self, pod: Pod) -> bool:
-        """Whether it could not be evicted now."""
+        """Whether a budget prevents its eviction now."""
         return any(budget.allowed <= 0 for budget in self.of(pod))
 
 
 def stays(pod: Pod, budgets: Budgets) -> str | None:
-    """Why a pod is never evicted by choice, for people; None if it may be."""
+    """Why a pod is never evicted voluntarily, for people; None if it may be."""
     if pod.gang is not None:
         return "is one of a gang"
     if pod.owner is not None and pod.owner.kind == "Job":
@@ -70,7 +70,7 @@ def stays(pod: Pod, budgets: Budgets) -> str | None:
 
 
 class Elsewhere:
-    """Room on the machines that stay, taken as pods are moved to it."""
+    """Room on the remaining machines, reduced as pods are moved."""
 
     def __init__(self, view: ClusterState, without: Iterable[str] = ()) -> None:
         left = {*without}
@@ -84,7 +84,7 @@ class Elsewhere:
         self._filled: set[str] = set()
 
     def take(self, machine: Machine) -> bool:
-        """Whether all of a machine's pods have a place on others; if so that place is taken."""
+        """Whether all pods of a machine fit on others; if so, that room is taken."""
         if machine.name in self._filled:
             return False
         self._emptied.add(machine.name)
@@ -102,7 +102,7 @@ class Elsewhere:
         return True
 
     def _place(self, shape: Shape) -> str | None:
-        # Other rules about where these may run are known only to the scheduler: they are not touched.
+        # Pods with other placement rules, which only the scheduler evaluates, are not moved.
         if shape.spread or shape.together or shape.apart or shape.claims or shape.ephemeral or shape.ports:
             return None
         known = self._fitting.get(id(shape))
@@ -125,7 +125,7 @@ class Elsewhere:
 
 
 def free(machine: Machine, groups: Mapping[str, GroupView]) -> dict[str, int]:
-    """What is left of a machine beside its pods and daemons; less than nothing where it is overfull."""
+    """What its pods and DaemonSets leave free on a machine; negative if it is overcommitted."""
     room = dict(machine.allocatable)
     group = groups.get(machine.group or "")
     coming = group.template.overhead if group is not None else {}
@@ -141,7 +141,7 @@ def free(machine: Machine, groups: Mapping[str, GroupView]) -> dict[str, int]:
 
 
 def low(machine: Machine) -> bool:
-    """Whether so little runs on a machine that moving it away is worth the trouble."""
+    """Whether a machine's utilization is so low that its pods are worth moving."""
     for what in ("cpu", "memory"):
         asked = sum(dict(pod.shape.requests).get(what, 0) for pod in machine.pods)
         if asked * 100 > machine.allocatable.get(what, 0) * _LOW:
@@ -150,7 +150,7 @@ def low(machine: Machine) -> bool:
 
 
 def load(pods: Sequence[Pod]) -> int:
-    """How much is to be moved, roughly: least first."""
+    """A rough measure of how much must be moved; the lowest is first."""
     return sum(amount for pod in pods for what, amount in pod.shape.requests if what in ("cpu", PODS))
 
 

@@ -1,14 +1,14 @@
 """Plans the termination of idle, broken and interrupted machines.
 
-By choice, for a machine without work::
+Voluntarily, for a machine without work::
 
-    idle ── taint ──(settle)── look again ── evict ──(all gone)── terminate ── release ── gone
+    idle ── taint ──(settle)── check again ── evict ──(all gone)── terminate ── release ── gone
               │                    │           │
-              └── a pod came, or work is planned on it: the taint goes, and all is as before
+              └── a pod was bound, or work is planned on it: the taint is removed
 
-A machine that its group or AWS terminates in any case is tainted and drained immediately: its pods, including
-batch work, are notified of its end and evicted; then its lifecycle hook is released. A machine that never
-joined the cluster, or was lost and has no work, is terminated.
+A machine that its group or AWS terminates in any case is tainted and drained immediately: its pods,
+including batch work, are notified of the termination and evicted; then its lifecycle hook is released. A
+machine that never joined the cluster, or was lost and has no work, is terminated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from infra.autoscaler.scale_down.termination import Steps
 
 @dataclass(frozen=True, slots=True)
 class ScaleIn:
-    """What is to be done, and what must be known in the next loop."""
+    """The actions, and the updated memory."""
 
     actions: tuple[Action, ...]
     memory: Memory
@@ -45,10 +45,10 @@ def plan(
     config: Config,
     now: float,
 ) -> ScaleIn:
-    """The next step of every machine that is on its way out, and those that begin.
+    """The next step of every machine that is being drained, and those that begin.
 
-    ``held``: machines that get work by this loop's plan. ``sizes``: groups that grow in it: they do not
-    shrink meanwhile. Where pods or nodes could not be read nothing is touched: what looks idle may not be.
+    ``held``: machines that get work in this loop's plan. ``sizes``: groups that grow in it, and are not
+    reduced meanwhile. If pods or nodes could not be read, nothing is done, as idle machines may not be idle.
     """
     if any(what.startswith(("kube/nodes", "kube/pods")) for what in snapshot.errors):
         return ScaleIn((), memory)
@@ -66,7 +66,7 @@ def plan(
 
 
 def _observed(view: ClusterState, memory: Memory, now: float) -> Memory:
-    """Since when machines are idle, or boot."""
+    """Update since when machines have been idle, or booting."""
     idle: dict[str, float] = {}
     boots: dict[str, float] = {}
     for machine in view.machines:
@@ -79,7 +79,7 @@ def _observed(view: ClusterState, memory: Memory, now: float) -> Memory:
             idle[machine.name] = memory.idle.get(machine.name, now)
     silent = {name for name, group in view.groups.items() if group.state is None}
     if silent:
-        # Of a region that does not answer the instances are not seen: what is known of them stays.
+        # Instances of a region that does not answer are not seen: their memory is kept.
         boots = {**memory.boots, **boots}
     names = {machine.name for machine in view.machines}
     spared = {name: until for name, until in memory.spared.items() if until > now and name in names}

@@ -1,4 +1,4 @@
-"""A machine's way out, one step a loop."""
+"""The steps of draining and terminating a machine, one per loop."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from infra.autoscaler.scale_down.eviction import Budgets, stays
 _WAITS: Final = "Terminating:Wait"
 
 _LINGERS: Final = 600
-"""Seconds for which the node of a machine that we ended may say that it is ready. After them it was not ended
-but taken out of its group, and is free."""
+"""Seconds for which the node of a terminated machine may still be ready. After that it was not terminated
+but detached from its group."""
 
 _BROKEN: Final = 86400.0
-"""Seconds for which a broken machine that we have ended counts once against what may end in a loop."""
+"""Seconds for which a broken machine that we terminated counts only once against the allowance of a loop."""
 
 _MARGIN: Final = 60
-"""Seconds for an eviction beside the pod's own grace period: loops, and a kubelet that is busy."""
+"""Extra seconds for an eviction beside the pod's grace period: for loops, and a busy kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """A machine of a group that we see."""
+    """A machine of a group whose instance is known."""
 
     machine: Machine
     group: Group
@@ -51,13 +51,13 @@ class _Ours:
 
     @property
     def node(self) -> str:
-        """Its node's name; empty where none ever joined."""
+        """The name of its node; empty if none has joined."""
         return self.machine.node.name if self.machine.node is not None else ""
 
 
 class Steps:
-    """One loop's steps, in the order of machines' names: fills `actions`, `drains`, `spared`, `broken` and
-    `notices`."""
+    """The steps of one loop, in the order of machines' names: fills `actions`, `drains`, `spared`, `broken`
+    and `notices`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Steps:
         self._missing = spare(view, held, memory, config)
 
     def begin(self, machine: Machine) -> None:
-        """Keep new pods off a machine that nobody needs."""
+        """Begin the drain of an idle machine."""
         ours = self._ours(machine)
         if ours is None:
             return
@@ -100,7 +100,7 @@ class Steps:
         self.drains[machine.name] = self._drain(ours, "tainted", why)
 
     def go_on(self, machine: Machine) -> None:
-        """The next step of a machine that is on its way out already, or has to be."""
+        """The next step of a machine that is being drained, or has to be."""
         node = machine.node
         drain = self._memory.drains.get(machine.name)
         ours = self._ours(machine)
@@ -128,12 +128,12 @@ class Steps:
             self._lost(ours, node)
         elif machine.state == "draining" and node is not None:
             if drain is None or drain.forced:
-                # Nothing is remembered of it, or what forced it has passed: it starts again.
+                # It is not in the memory, or what forced it is over: it starts again.
                 drain = self._drain(ours, "tainted", "it has our taint")
             self._by_choice(ours, node, drain)
 
     def asleep(self, state: GroupState) -> None:
-        """Release what a group ends of its warm pool: no work was ever there."""
+        """Complete the hooks of warm-pool instances that a group terminates: they never had work."""
         for instance in state.instances:
             if instance.warm and instance.lifecycle.endswith(_WAITS):
                 self._do(Release(state.name, instance.id, "", "it leaves the warm pool"))
@@ -146,7 +146,7 @@ class Steps:
         if (why := self._against(ours, node, drain)) is not None:
             self._do(FreeNode(machine.name, why))
         elif drain.stage == "tainted" and not _tainted(node):
-            # It was not written; the wait begins when it is.
+            # The taint was not written; the wait begins once it is.
             self._do(TaintNode(machine.name, drain.reason))
             self.drains[machine.name] = replace(drain, since=self._now)
         elif drain.stage == "tainted" and age < self._config.settle:
@@ -165,7 +165,7 @@ class Steps:
             self._give_up(ours)
 
     def _against(self, ours: _Ours, node: Node, drain: Drain) -> str | None:
-        """Why a machine is kept after all."""
+        """Why a machine is kept after all; None if it is not."""
         machine = ours.machine
         if machine.name in self._held:
             return "work is planned on it"
@@ -192,7 +192,7 @@ class Steps:
         )
 
     def _end(self, ours: _Ours, drain: Drain) -> None:
-        """Terminate it, or wait for a loop in which that may be."""
+        """Terminate it, or wait for a loop in which that is allowed."""
         name = ours.machine.name
         self.drains[name] = drain
         again = drain.stage == "ending"
@@ -217,12 +217,13 @@ class Steps:
     # --- what ends in any case ------------------------------------------------------------------------------
 
     def _leave(self, ours: _Ours, node: Node, drain: Drain | None) -> None:
-        """Its group or AWS ends it: its pods are notified and evicted, and then the hook is released."""
+        """Its group or AWS terminates it: its pods are notified and evicted, and then the hook is
+        completed."""
         machine, instance = ours.machine, ours.instance
         waits = instance.lifecycle == _WAITS
         if not waits and (instance.leaving or instance.interrupted is None):
             if drain is not None:
-                self.drains[machine.name] = drain  # There is nothing to hold it by any more.
+                self.drains[machine.name] = drain  # No hook delays it any more.
             return
         there = [pod for pod in machine.pods if pod.node]
         if drain is None or not (drain.forced or drain.stage == "ending"):
@@ -240,7 +241,7 @@ class Steps:
             self._release(ours, "its time is over" if there else "it is empty")
             return
         if waits and self._silent(node) and all(pod.deleting for pod in there):
-            # Its kubelet can't end them any more: Kubernetes deletes them with the node.
+            # Its kubelet cannot terminate them any more: Kubernetes deletes them with the node.
             self._release(ours, "it is silent, and its pods were asked to leave")
             return
         if not _tainted(node):
@@ -250,7 +251,7 @@ class Steps:
         )
 
     def _lost(self, ours: _Ours, node: Node) -> None:
-        """It was up, and is not: it ends once nothing runs there that could come back."""
+        """It was up, and is not: it is terminated once nothing runs there that could return."""
         if any(not pod.deleting for pod in ours.machine.pods):
             return
         idle = self._memory.idle.get(ours.machine.name)
@@ -263,11 +264,11 @@ class Steps:
             self._end_broken(ours, f"{what} for {minutes} min, and holds no work")
 
     def _silent(self, node: Node) -> bool:
-        """Whether a node has not been ready for as long as a machine may take to boot."""
+        """Whether a node has not been ready for the boot timeout."""
         return not node.ready and self._now - node.since >= self._config.boot_timeout
 
     def _end_broken(self, ours: _Ours, why: str) -> None:
-        """Terminate it; in a group at its least size AWS starts another in its place."""
+        """Terminate it; in a group at its minimum AWS replaces it."""
         name, group = ours.machine.name, ours.group.name
         if self.allowance.end(ours.machine, again=name in self.broken):
             self._do(Terminate(group, ours.instance.id, ours.node, why, forced=True))
@@ -280,8 +281,8 @@ class Steps:
     # --- small things ---------------------------------------------------------------------------------------
 
     def _ended(self, drain: Drain) -> bool:
-        """Whether a machine that no group has any more was ended a moment ago: its node lingers for a while,
-        and is ready at first, for that is what its kubelet has said last. Work must not come to it."""
+        """Whether a machine that no group has any more was terminated recently: its node remains for a
+        while, first as ready, its kubelet's last report. No work must be placed on it."""
         ending = drain.stage == "ending" or drain.forced
         return ending and self._now < max(drain.since, drain.deadline or 0.0) + _LINGERS
 
@@ -304,7 +305,7 @@ class Steps:
         )
 
     def _evict(self, machine: Machine, why: str, by: float | None = None, *, spare: bool = False) -> None:
-        """``spare``: what would lose its work runs on as long as time allows, and is notified."""
+        """``spare``: pods that would lose their work run on as long as possible, and are notified."""
         for pod in machine.pods:
             if not pod.node or pod.deleting:
                 continue

@@ -22,8 +22,8 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]|[^\s:,\[\]{}"]+'
 
 
 def split(body: bytes) -> tuple[bytes, list[bytes]]:
-    """(``metadata``, ``items``) of a list as raw JSON, without a look at what is in its items: depth is a
-    matter of counting. ValueError for what is not a list."""
+    """(``metadata``, ``items``) of a list as raw JSON, without parsing the items: by counting brackets.
+    Raises ValueError for anything but a list."""
     metadata = b"{}"
     items: list[bytes] | None = None
     depth = start = 0
@@ -54,7 +54,7 @@ def split(body: bytes) -> tuple[bytes, list[bytes]]:
 
 
 _BAD: Final = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
-"""What bad input can lead to. UnicodeDecodeError is a ValueError."""
+"""Errors caused by invalid input. UnicodeDecodeError is a ValueError."""
 _WORDS: Final = 300
 
 
@@ -63,13 +63,13 @@ class Listed:
     """A page of a list."""
 
     version: str
-    """The list's resource version: a watch goes on from there."""
+    """The list's resource version, from which a watch continues."""
     next_token: str | None
-    """``continue`` of the next page; None for the last."""
+    """The ``continue`` token of the next page; None for the last page."""
     objects: Mapping[str, Any] = field(default_factory=dict)
     """``namespace/name``, or ``name`` → object."""
     faults: Mapping[str, str] = field(default_factory=dict)
-    """The same → why it was left out."""
+    """The same keys → why the object was left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,15 @@ class Event:
     """``ADDED``, ``MODIFIED``, ``DELETED``, ``BOOKMARK`` or ``ERROR``."""
     key: str
     object: Any
-    """None for a bookmark, an error, something deleted and a fault."""
+    """None for a bookmark, an error, a deleted object and a fault."""
     version: str
     fault: str | None = None
 
 
 class Decoder:
-    """One for all kinds and for good: it knows the shapes that are in use. Not for several threads at once.
+    """The decoder of all kinds, which shares equal shapes. Not thread-safe.
 
-    ``KeyError`` for a kind that it does not know.
+    Raises ``KeyError`` for an unknown kind.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Decoder:
         }
 
     def list(self, kind: str, body: bytes) -> Listed:
-        """A page of a list. msgspec's errors for a body that is not a list."""
+        """A page of a list. Raises msgspec's errors if the body is not a list."""
         known = self._kinds[kind]
         try:
             page = known.page.decode(body)
@@ -122,8 +122,8 @@ class Decoder:
         return Listed(page.metadata.resource_version, page.metadata.next_token or None, objects, faults)
 
     def item(self, kind: str, raw: bytes) -> tuple[str, Any, str]:
-        """(key, object, resource version) of one object. ValueError or msgspec's errors say what is wrong; a
-        pod or node that something hangs on is stood in for."""
+        """(key, object, resource version) of one object. Raises ValueError or msgspec's errors if it is
+        invalid; an invalid pod or node that matters is replaced by a stand-in."""
         try:
             return self._made(kind, raw)
         except _BAD as error:
@@ -133,7 +133,7 @@ class Decoder:
             return _key(named), spare, named.resource_version
 
     def event(self, kind: str, line: bytes) -> Event:
-        """A line of a watch. msgspec's errors for one that is not an event."""
+        """A line of a watch. Raises msgspec's errors if it is not an event."""
         change = _change.decode(line)
         raw = bytes(change.object)
         if change.type == "ERROR":
@@ -173,8 +173,8 @@ class Decoder:
                 objects[key] = spare
 
     def _spare(self, kind: str, raw: bytes, why: str) -> Any:
-        """What stands for an object that makes no sense where its absence would do harm: a node would look
-        empty without its pod, a machine would look dead without its node."""
+        """A stand-in for an invalid object whose absence would do harm: without its pod a node would seem
+        empty, without its node a machine would seem dead."""
         try:
             if kind == "Pod":
                 return self._reader.spare_pod(_spare_pod.decode(raw), why)
@@ -186,7 +186,7 @@ class Decoder:
 
     @property
     def shapes(self) -> int:
-        """How many shapes are in use."""
+        """The number of shapes in use."""
         return len(self._reader.shapes)
 
 

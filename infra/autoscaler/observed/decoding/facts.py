@@ -1,4 +1,4 @@
-"""Facts from objects that are not part of a snapshot themselves."""
+"""Data from objects that are not part of a snapshot themselves."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from infra.autoscaler.observed.snapshot import NodeTerm, Owner, Shape
 
 
 class Template(Struct, frozen=True):
-    """Pods to be."""
+    """A pod template."""
 
     shape: Shape
-    """Without a priority, where only its class is named."""
+    """Without a priority if only its class is named."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    """Those that are ours."""
+    """Our own annotations."""
     priority_class: str | None = None
-    """To be looked up; None where the shape has its number already."""
+    """To be looked up; None if the shape has its priority."""
 
 
 class Job(Struct, frozen=True):
-    """A Job. Its template is there only if it may be a gang."""
+    """A Job. Its template is decoded only if it may be a gang."""
 
     namespace: str
     name: str
@@ -33,28 +33,28 @@ class Job(Struct, frozen=True):
     owner: Owner | None = None
     indexed: bool = False
     completions: int | None = 1
-    """None: whatever ends first ends it (a work queue)."""
+    """None for a work queue, whose first successful pod ends it."""
     parallelism: int = 1
     succeeded: int = 0
     idle: bool = False
-    """Suspended, over or being deleted: it wants no pods."""
+    """Suspended, finished or being deleted: it creates no pods."""
     annotations: Mapping[str, str] = {}
-    """Ours: its own go before those of its template."""
+    """Our own: those of the Job take precedence over those of its template."""
     template: Template | None = None
 
 
 class Part(Struct, frozen=True):
-    """Equal pods of something larger."""
+    """Equal pods of a larger workload."""
 
     name: str
     count: int
     template: Template
     least: int | None = None
-    """How many of them would do."""
+    """The minimum number of them."""
 
 
 class JobSet(Struct, frozen=True):
-    """A JobSet, with what it still has to run."""
+    """A JobSet, with the parts that still have to run."""
 
     namespace: str
     name: str
@@ -67,7 +67,7 @@ class JobSet(Struct, frozen=True):
 
 
 class PodGroup(Struct, frozen=True):
-    """A PodGroup of whichever API."""
+    """A PodGroup of any API."""
 
     namespace: str
     name: str
@@ -80,7 +80,7 @@ class PodGroup(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """One of Kueue's."""
+    """A Kueue Workload."""
 
     namespace: str
     name: str
@@ -88,28 +88,28 @@ class Workload(Struct, frozen=True):
     version: str = ""
     created: float = 0.0
     owners: tuple[Owner, ...] = ()
-    """What it stands for: a Job, a JobSet, the pods of a group."""
+    """The objects that it represents: a Job, a JobSet, the pods of a group."""
     admitted: bool = False
-    """Whether it may run now, and is not over."""
+    """Whether it is admitted and has not finished."""
     parts: tuple[Part, ...] = ()
-    """As many as were admitted, less those that are over."""
+    """The admitted counts, less finished pods."""
     annotations: Mapping[str, str] = {}
     local_queue: str = ""
     queue: str = ""
-    """The ClusterQueue that reserved its quota."""
+    """The ClusterQueue in which its quota is reserved."""
     priority: int = 0
     ordered: float = 0.0
-    """By which Kueue orders those of one priority."""
+    """The time by which Kueue orders workloads of equal priority."""
     seconds: float | None = None
-    """How long it may still run; None if it does not say so."""
+    """The maximum remaining run time; None if not declared."""
     over: bool = False
-    """Finished, inactive or being deleted: it neither waits nor holds anything."""
+    """Finished, inactive or being deleted: it neither waits nor holds quota."""
     reserved: float | None = None
-    """Since when it has quota."""
+    """When its quota was reserved."""
     started: float | None = None
-    """Since when it is admitted."""
+    """When it was admitted."""
     usage: tuple[tuple[str, str, int], ...] = ()
-    """What quota it has: (flavor, resource, amount)."""
+    """Its quota: (flavor, resource, amount)."""
 
 
 class Quota(Struct, frozen=True):
@@ -119,14 +119,14 @@ class Quota(Struct, frozen=True):
     parent: str = ""
     """Its cohort."""
     flavors: Mapping[str, Mapping[str, int]] = {}
-    """Flavor → its own of it, in the order in which flavors are tried."""
+    """Flavor → its own quota, in the order in which flavors are tried."""
 
 
 Condition = Literal["", "Accepted", "Provisioned", "Failed", "BookingExpired", "CapacityRevoked"]
 
 
 class ProvisioningRequest(Struct, frozen=True):
-    """A wish for machines, before there are pods."""
+    """A request for machines, before there are pods."""
 
     namespace: str
     name: str
@@ -134,7 +134,7 @@ class ProvisioningRequest(Struct, frozen=True):
     version: str = ""
     created: float = 0.0
     sets: tuple[tuple[str, int], ...] = ()
-    """(PodTemplate, count)."""
+    """(name of a PodTemplate, count)."""
     kind: str = ""
     """Its provisioning class."""
     parameters: Mapping[str, str] = {}
@@ -148,31 +148,31 @@ class Claim(Struct, frozen=True):
     """A PersistentVolumeClaim."""
 
     volume: str = ""
-    """Of a bound one."""
+    """The volume it is bound to."""
     storage: str | None = None
-    """Its class."""
+    """Its StorageClass."""
 
 
 class Volume(Struct, frozen=True):
     """A PersistentVolume."""
 
     terms: tuple[NodeTerm, ...] = ()
-    """Where it can be used; empty for everywhere."""
+    """Node affinity; empty for all nodes."""
     storage: str = ""
     free: bool = False
     driver: str = ""
     """The CSI driver; empty for volumes of other kinds."""
     handle: str = ""
-    """The driver's name for it."""
+    """The volume's id in the driver."""
 
 
 class Storage(Struct, frozen=True):
     """A StorageClass."""
 
     waits: bool = False
-    """Whether a volume is made where its first pod goes."""
+    """Whether binding waits for the first consumer."""
     static: bool = False
-    """Whether its volumes are made by hand."""
+    """Whether its volumes are provisioned manually."""
     terms: tuple[NodeTerm, ...] = ()
     default: bool = False
     provisioner: str = ""

@@ -1,18 +1,17 @@
-"""Which pods are useful only together, as declared by any of several kinds of objects.
+"""Which pods must run together (gangs), as declared by several kinds of objects.
 
-In this order, the first that applies:
+The first of these that applies:
 
 - the provisioning request that the pod says it consumes (``…/consume-provisioning-request``);
-- ``causeway.dev/gang: "false"`` on the pod, its Job or its JobSet: none;
+- ``causeway.dev/gang: "false"`` on the pod, its Job or its JobSet: no gang;
 - its PodGroup: of Kubernetes, of scheduler-plugins, or Kueue's group of plain pods;
 - its JobSet;
 - a Kueue Workload with a ``minCount``;
-- its Job, if that is indexed and runs all of its completions, of which there are several, at once: pods that
-  know each other by number. Any other Job's pods come and go one by one; ``causeway.dev/gang: "true"`` says
-  that they do not, and does so for pods of any owner;
+- its Job, if it is indexed and runs all of its (several) completions in parallel;
+- any other Job or owner with ``causeway.dev/gang: "true"``; by default its pods are independent;
 - a Kueue Workload of another kind of job.
 
-The needs of an object count from its first pod on, since before that it is unknown whether there will be any.
+The needs of an object count from its first pod on, as before that it is unknown whether there will be any.
 Only a provisioning request is meant to be answered earlier.
 """
 
@@ -49,23 +48,23 @@ _GROUPS: Final = (
     "pod-group.scheduling.sigs.k8s.io/name",
 )
 _LEAST: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
-"""Beside the last of these labels: how many, where there is no object."""
+"""Beside the last of these labels: the minimum number of pods, if there is no object."""
 
 Caches: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Gangs, and whose gang each pod is of."""
+    """Gangs, and the gang of each pod."""
 
     gangs: Mapping[str, Gang]
     keys: Mapping[str, str]
-    """Pod's uid → key."""
+    """Pod uid → key of its gang."""
     faults: Mapping[str, str]
 
 
 def find(caches: Caches, pods: Iterable[Pod], provisioning_class: str | None = None) -> Found:
-    """All gangs that pods are of, and those of provisioning requests of a class; None for any."""
+    """All gangs of pods, and those of provisioning requests of a class; None for any class."""
     world = _World(caches, provisioning_class)
     keys: dict[str, str] = {}
     members: defaultdict[str, list[Pod]] = defaultdict(list)
@@ -87,7 +86,7 @@ def find(caches: Caches, pods: Iterable[Pod], provisioning_class: str | None = N
 
 @dataclass(slots=True)
 class _About:
-    """What an object says of its gang."""
+    """What an object declares about its gang."""
 
     uid: str = ""
     version: str = ""
@@ -96,7 +95,7 @@ class _About:
     least: int | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
-    """The label by which its pods say of which part they are."""
+    """The label with which its pods name their part."""
 
 
 class _World:
@@ -124,7 +123,7 @@ class _World:
         }
         self._default = next((each.value for each in self._classes.values() if each.default), 0)
 
-    # Whose gang a pod is of.
+    # The gang of a pod.
 
     def key(self, pod: Pod) -> str | None:
         """The key of a pod's gang."""
@@ -139,7 +138,8 @@ class _World:
             return None
         if (group := _group(pod)) is not None:
             known = self._pod_groups.get(group)
-            # The object may come later than its pods, but if it exists, it may say that they are no gang.
+            # The object may appear later than its pods, but if it exists, it may declare that they are not a
+            # gang.
             return f"PodGroup/{group}" if known is None or known.least is not None else None
         if (job_set := self._job_sets.get(f"{place}/{pod.labels.get(JOBSET, '')}")) is not None:
             return f"JobSet/{place}/{job_set.name}" if job_set.annotations.get(GANG) != "false" else None
@@ -164,7 +164,7 @@ class _World:
         return found if found is not None and found.uid in ("", owner.uid) else None
 
     def _workload(self, pod: Pod, job: facts.Job | None) -> str | None:
-        """The admitted Workload that a pod is part of, by its own word or its owners'."""
+        """The admitted Workload that a pod belongs to, by its own labels or its owners."""
         said = f"{pod.namespace}/{pod.annotations.get(KUEUE_WORKLOAD, '')}"
         if said in self._workloads and self._workloads[said].admitted:
             return said
@@ -173,10 +173,10 @@ class _World:
                 return self._of_owner[owner.uid]
         return None
 
-    # What it needs.
+    # The needs of a gang.
 
     def gang(self, key: str, pods: Sequence[Pod]) -> Gang:
-        """A gang. LookupError says what it lacks."""
+        """A gang. Raises LookupError, which says what is missing."""
         kind, _, place = key.partition("/")
         if kind == "ProvisioningRequest":
             return self._requested(key, self.requests[place], pods)
@@ -232,8 +232,8 @@ class _World:
         )
 
     def _sets(self, parts: Sequence[facts.Part], pods: Sequence[Pod], label: str) -> tuple[GangSet, ...]:
-        """What its parts are, as its pods have it where there are any: whoever makes pods out of templates
-        may add to them (selectors of a Kueue flavor, priorities)."""
+        """The sets of a gang, with the shapes of its pods if there are any: controllers may add to the
+        templates (node selectors of a Kueue flavor, priorities)."""
         sets = []
         for part in parts:
             like = self._like(part, parts, pods, label)
@@ -246,7 +246,7 @@ class _World:
         self, part: facts.Part, parts: Sequence[facts.Part], pods: Sequence[Pod], label: str
     ) -> Pod | None:
         if len(parts) == 1:
-            # Pods of parts that are over may still be there.
+            # Pods of finished parts may still exist.
             own = [each for each in pods if each.labels.get(label, part.name) == part.name]
             return min(own, key=lambda each: each.name, default=None)
         shape = self._shape(part.template)
@@ -269,7 +269,7 @@ class _World:
         shape = msgspec.structs.replace(template.shape, priority=priority)
         return self._known.setdefault(shape, shape)
 
-    # What each kind of object says.
+    # The declarations of each kind of object.
 
     def _about(self, kind: str, name: str, pods: Sequence[Pod]) -> _About:
         match kind:
@@ -320,7 +320,7 @@ class _World:
 
 
 def _together(job: facts.Job) -> bool:
-    """Whether a Job's pods all run at once and know each other."""
+    """Whether all pods of a Job run in parallel and are indexed."""
     return job.indexed and job.completions is not None and 1 < job.completions <= job.parallelism
 
 
@@ -338,7 +338,7 @@ def _group(pod: Pod) -> str | None:
 
 
 def _said(pods: Iterable[Pod]) -> dict[str, str]:
-    """What its pods say of a gang; the first in order of names where they do not agree."""
+    """Annotations of a gang's pods; of the first by name if they differ."""
     said: dict[str, str] = {}
     for pod in sorted((each for each in pods if each.annotations), key=lambda each: each.name, reverse=True):
         said.update({key: pod.annotations[key] for key in (GANG_MIN, GANG_ACROSS) if key in pod.annotations})

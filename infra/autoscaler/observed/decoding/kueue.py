@@ -1,4 +1,4 @@
-"""Kueue's queues: what waits in them, what holds quota, and how much quota there is."""
+"""Kueue's queues: waiting workloads, holders of quota, and the quota itself."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from infra.autoscaler.observed.snapshot import (
 )
 
 _DEPTH: Final = 32
-"""Cohorts in cohorts that are followed: Kueue refuses cycles, and a watch may show half of a change."""
+"""Maximum depth of nested cohorts: Kueue refuses cycles, but a watch may show half of a change."""
 
 
 def find(caches: Mapping[str, Mapping[str, Any]]) -> Queues | None:
-    """All of it; None without a ClusterQueue."""
+    """The queues; None without a ClusterQueue."""
     queues: Mapping[str, facts.Quota] = caches.get("ClusterQueue", {})
     if not queues:
         return None
@@ -47,12 +47,12 @@ def find(caches: Mapping[str, Mapping[str, Any]]) -> Queues | None:
 
 
 def _source(queue: facts.Quota, cohorts: Mapping[str, facts.Quota]) -> str:
-    """Of which quota a ClusterQueue has a share."""
+    """The key of the quota that a ClusterQueue shares."""
     return f"cohort/{_root(queue.parent, cohorts)}" if queue.parent else f"queue/{queue.name}"
 
 
 def _root(name: str, cohorts: Mapping[str, facts.Quota]) -> str:
-    """The cohort that a cohort is in at last. One without an object exists all the same."""
+    """The root cohort of a cohort. A cohort without an object exists all the same."""
     for _ in range(_DEPTH):
         if name not in cohorts or not cohorts[name].parent:
             break

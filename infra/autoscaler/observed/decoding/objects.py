@@ -1,4 +1,4 @@
-"""Objects as the API writes them → as the autoscaler means them, one kind at a time."""
+"""Converts objects in the API's format to the autoscaler's types, one kind at a time."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ GANG: Final = f"{OURS}/gang"
 GANG_MIN: Final = f"{OURS}/gang-min"
 GANG_ACROSS: Final = f"{OURS}/gang-across"
 FAULT: Final = f"{OURS}/fault"
-"""On the stand-in of a pod that made no sense: why."""
+"""The annotation of a stand-in with the reason why its pod is invalid."""
 CONSUMES: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
 KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_SERVING: Final = "kueue.x-k8s.io/pod-group-serving"
-"""``true``: the group is admitted together, and serves pod by pod."""
+"""``true``: the group is admitted as a whole, but its pods run independently."""
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 KUEUE_WORKLOAD: Final = "kueue.x-k8s.io/workload"
 
@@ -53,7 +53,7 @@ _READ: Final = frozenset(
         "karpenter.sh/do-not-disrupt",
     }
 )
-"""Annotations that are kept beside our own, which all are."""
+"""Annotations that are kept besides our own."""
 
 _NOTES: Final = {
     "gang": GANG,
@@ -75,18 +75,18 @@ _NONE: Final = wire.Notes()
 _SENT_BACK: Final = ("AdmissionCheck", "PodsReadyTimeout")
 _FINAL: Final = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 _RANK: Final = ("", "Accepted", "Provisioned", "BookingExpired", "CapacityRevoked", "Failed")
-"""Conditions in the order in which a request comes by them."""
+"""Conditions in the order in which a request gets them."""
 _LABEL_DICTS: Final = 65_536
 
 _labels = msgspec.json.Decoder(dict[str, str] | None)
 _references = msgspec.json.Decoder(list[wire.Reference] | None)
 _conditions = msgspec.json.Decoder(list[wire.PodCondition])
 _WORDS: Final = 500
-"""Characters of what the scheduler says: it may name each node."""
+"""Maximum characters of the scheduler's message, which may name every node."""
 
 
 class Reader:
-    """Makes objects. Holds what equal ones share."""
+    """Converts objects, sharing equal parts."""
 
     def __init__(self) -> None:
         self.shapes = Shapes()
@@ -125,8 +125,8 @@ class Reader:
         )
 
     def spare_pod(self, found: wire.SparePod, why: str) -> Pod | None:
-        """What stands for a pod that makes no sense, if it holds a node: work of whatever kind, which is left
-        alone."""
+        """A stand-in for an invalid pod if it occupies a node: it counts as work of unknown kind, which is
+        never evicted."""
         if not found.spec.node_name:
             return None
         meta = found.metadata
@@ -149,7 +149,7 @@ class Reader:
         )
 
     def spare_node(self, found: wire.SpareNode) -> Node:
-        """What stands for a node that makes no sense: it keeps what it has, and takes nothing."""
+        """A stand-in for an invalid node: it keeps its pods, and accepts none."""
         meta = found.metadata
         return Node(
             name=meta.name,
@@ -161,7 +161,7 @@ class Reader:
         )
 
     def labels(self, raw: Raw) -> Mapping[str, str]:
-        """Labels; equal ones are one mapping."""
+        """Labels; equal ones are the same mapping."""
         key = bytes(raw)
         found = self._labels.get(key)
         if found is None:
@@ -206,7 +206,7 @@ class Reader:
             self.shapes.of_template(meta.namespace, found.spec.template, daemon=True),
         )
 
-    # What runs together.
+    # Gangs.
 
     def template(self, namespace: str, found: wire.Template) -> facts.Template:
         meta = found.metadata or wire.TemplateMeta()
@@ -392,7 +392,7 @@ class Reader:
             annotations=ours(meta.annotations),
         )
 
-    # The rest.
+    # Other kinds.
 
     def budget(self, found: wire.PodDisruptionBudget) -> Budget:
         spec, status = found.spec or wire.BudgetSpec(), found.status or wire.BudgetStatus()
@@ -439,7 +439,7 @@ class Reader:
         )
 
     def csi_node(self, found: wire.CSINode) -> Mapping[str, int]:
-        """Driver → how many volumes it attaches to the node, where it states that."""
+        """Driver → the maximum number of its volumes on the node, if declared."""
         return {
             each.name: each.allocatable.count
             for each in found.spec.drivers or ()
@@ -457,7 +457,7 @@ Make: TypeAlias = Callable[[Any], Any]
 
 
 def kinds(reader: Reader) -> Mapping[str, tuple[type, Make]]:
-    """Kind → (as the API writes it, what makes an object of it)."""
+    """Kind → (type in the API's format, function that converts it)."""
     return {
         "Pod": (wire.Pod, reader.pod),
         "Node": (wire.Node, reader.node),
@@ -483,19 +483,19 @@ def kinds(reader: Reader) -> Mapping[str, tuple[type, Make]]:
 
 
 def ours(annotations: Mapping[str, str] | None) -> dict[str, str]:
-    """The annotations that mean something to us."""
+    """Our own annotations."""
     return {
         key: value for key, value in (annotations or {}).items() if key in _READ or key.startswith(f"{OURS}/")
     }
 
 
 def _refused(conditions: Raw) -> str:
-    """The scheduler's words, in one line (condition ``PodScheduled``)."""
+    """The scheduler's message in one line (condition ``PodScheduled``)."""
     if bytes(conditions) in (b"", b"null"):
         return ""
     for each in _conditions.decode(conditions):
         if each.type == "PodScheduled" and each.status == "False" and each.reason == "Unschedulable":
-            # Many pods are refused in the same words.
+            # Many pods have the same message.
             return sys.intern(" ".join((each.message or "").split())[:_WORDS])
     return ""
 
@@ -537,8 +537,8 @@ def _since(conditions: Iterable[wire.Condition] | None, kind: str) -> float | No
 
 
 def _ordered(found: wire.Workload) -> float:
-    """The time by which Kueue orders a Workload: when it was made, or when it was sent back to its queue by a
-    check or because its pods did not start in time (Kueue, ``workload.Ordering``)."""
+    """The time by which Kueue orders a Workload: its creation, or its last requeuing by a check or because
+    its pods did not start in time (Kueue, ``workload.Ordering``)."""
     conditions = (found.status or wire.WorkloadStatus()).conditions
     for each in conditions or ():
         if each.type == "Evicted" and each.status == "True" and each.reason in _SENT_BACK:
@@ -563,7 +563,8 @@ def _usage(admission: wire.Admission | None) -> tuple[tuple[str, str, int], ...]
 
 
 def _local(volumes: Iterable[wire.Volume], safe: str | None) -> bool:
-    """Whether something is lost with the pod's node. Volumes in memory are as lost with any restart."""
+    """Whether data is lost if the pod leaves its node. Volumes in memory are excluded, as they are lost with
+    any restart."""
     kept = {name.strip() for name in safe.split(",")} if safe else ()
     return any(
         (
@@ -576,7 +577,7 @@ def _local(volumes: Iterable[wire.Volume], safe: str | None) -> bool:
 
 
 def _allocatable(found: wire.Amounts | None) -> dict[str, int]:
-    """What makes no sense is not there."""
+    """Invalid amounts are left out."""
     read: dict[str, int] = {}
     for name, text in (found or {}).items():
         try:
@@ -587,7 +588,7 @@ def _allocatable(found: wire.Amounts | None) -> dict[str, int]:
 
 
 def _zoned(terms: tuple[NodeTerm, ...], labels: Mapping[str, str]) -> tuple[NodeTerm, ...]:
-    """Volumes of old have their zones in labels, several as ``a__b`` (scheduler plugin VolumeZone)."""
+    """Old volumes have their zones in labels, several as ``a__b`` (scheduler plugin VolumeZone)."""
     found = {CURRENT.get(key, key): value for key, value in labels.items()}
     more = tuple(
         Requirement(key, "In", tuple(sorted(found[key].split("__"))))

@@ -19,7 +19,7 @@ from infra.autoscaler.observed.quantity import nano, up
 from infra.autoscaler.observed.snapshot import DEVICES, PODS
 
 _OF_PODS: Final = ("cpu", "memory", "hugepages-")
-"""What a pod may ask for as a whole."""
+"""Resources that can be requested at pod level."""
 
 _Amounts: TypeAlias = Mapping[str, int]
 
@@ -30,16 +30,16 @@ class Container(NamedTuple):
     requests: _Amounts
     sidecar: bool = False
     allocated: _Amounts | None = None
-    """What its node has set aside for it; None while it is on none."""
+    """Amounts allocated by its node; None while it is not on a node."""
     actual: _Amounts | None = None
-    """What is in force."""
+    """The actual amounts."""
 
 
 _Of: TypeAlias = Callable[[Container], _Amounts]
 
 
 def amounts(found: wire.Amounts | None) -> dict[str, int]:
-    """In billionths. ValueError says which is bad."""
+    """Amounts in billionths. Raises ValueError, naming the invalid one."""
     read: dict[str, int] = {}
     for name, text in (found or {}).items():
         try:
@@ -53,7 +53,7 @@ def amounts(found: wire.Amounts | None) -> dict[str, int]:
 
 
 def requested(resources: wire.Resources) -> dict[str, int]:
-    """Requests, with limits for those that are not there."""
+    """Requests, with limits in place of missing ones."""
     return {**amounts(resources.limits), **amounts(resources.requests)}
 
 
@@ -109,7 +109,8 @@ def _sum(containers: Iterable[Container], inits: Iterable[Container], of: _Of) -
 
 def _whole(sums: dict[str, int], asked: _Amounts, limits: _Amounts) -> None:
     for name, amount in limits.items():
-        # A limit speaks only where neither the pod nor a container asks; huge pages can't be overcommitted.
+        # A limit is used only if neither the pod nor a container has a request; huge pages cannot be
+        # overcommitted.
         huge = name.startswith("hugepages-")
         if name.startswith(_OF_PODS) and name not in asked and (huge or name not in sums):
             sums[name] = amount

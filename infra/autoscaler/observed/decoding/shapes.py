@@ -1,7 +1,7 @@
-"""Shapes of pods and of templates. Equal ones are one object, however often they are seen.
+"""Shapes of pods and of templates. Equal ones are the same object.
 
-Parts of a pod that do not distinguish it stay raw bytes and are looked up as such: of ten thousand equal
-pods, one is parsed and the others are found.
+Parts that many pods share stay raw bytes and are used as keys: of ten thousand equal pods, one is parsed and
+the others are looked up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from infra.autoscaler.observed.snapshot import (
 )
 
 _MOST: Final = 65_536
-"""Keys that are kept before those of shapes that are gone are looked for."""
+"""Number of keys after which those of unused shapes are removed."""
 _EMPTY: Final = (b"", b"null", b"{}", b"[]")
 
 _T = TypeVar("_T")
@@ -51,12 +51,12 @@ _DAEMONS: Final = tuple(
         ("unschedulable", "NoSchedule"),
     )
 )
-"""What the DaemonSet controller adds to its pods (``pkg/controller/daemon/util``)."""
+"""Tolerations that the DaemonSet controller adds to its pods (``pkg/controller/daemon/util``)."""
 _NETWORK: Final = Toleration("node.kubernetes.io/network-unavailable", "Exists", "", "NoSchedule")
 
 
 class Shapes:
-    """The shapes that are in use. One that nobody holds any more is forgotten."""
+    """The shapes in use. Shapes without references are dropped."""
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[object, ...], ReferenceType[Shape]] = {}
@@ -64,7 +64,7 @@ class Shapes:
         self._room = _MOST
 
     def one(self, shape: Shape) -> Shape:
-        """The shape that stands for all which are equal to this one."""
+        """The shared instance of an equal shape."""
         known = self._known.get(shape)
         found = known() if known is not None else None
         if found is None:
@@ -73,7 +73,7 @@ class Shapes:
         return found
 
     def of_pod(self, namespace: str, spec: wire.PodSpec, labels: Raw, status: wire.PodStatus | None) -> Shape:
-        """A pod's. ValueError or msgspec's errors say why it makes no sense."""
+        """The shape of a pod. Raises ValueError or msgspec's errors if it is invalid."""
         statuses: tuple[wire.ContainerStatus, ...] = ()
         if status is not None:
             statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
@@ -88,7 +88,7 @@ class Shapes:
     def of_template(
         self, namespace: str, template: wire.Template, *, daemon: bool = False, priority: int | None = None
     ) -> Shape:
-        """What the pods of a template will be, with what the API server adds to them."""
+        """The shape of a template's future pods, with what the API server adds to them."""
         labels = template.metadata.labels if template.metadata is not None else wire.NOTHING
         shape = _shape(namespace, template.spec, labels, ())
         added = [
@@ -117,7 +117,7 @@ class Shapes:
 def _key(
     namespace: str, spec: wire.PodSpec, labels: Raw, statuses: Sequence[wire.ContainerStatus]
 ) -> tuple[object, ...]:
-    """All of a pod that its shape is made of; equal keys make equal shapes."""
+    """All parts of a pod that determine its shape: equal keys give equal shapes."""
     spread, affinity = bytes(spec.topology_spread_constraints), bytes(spec.affinity)
     return (
         namespace,
@@ -202,7 +202,7 @@ def _shape(
 
 
 def claims(spec: wire.PodSpec) -> tuple[str, ...]:
-    """The claims that a pod names, in order."""
+    """The claims that a pod uses, in order."""
     found = [
         each.persistent_volume_claim.claim_name
         for each in spec.volumes or ()
@@ -212,7 +212,7 @@ def claims(spec: wire.PodSpec) -> tuple[str, ...]:
 
 
 def ephemeral(spec: wire.PodSpec) -> tuple[str | None, ...]:
-    """The storage classes of volumes that are made for the pod alone, in order."""
+    """The StorageClasses of a pod's generic ephemeral volumes, in order."""
     found = [
         template.spec.storage_class_name if template.spec is not None else None
         for each in spec.volumes or ()
@@ -222,12 +222,12 @@ def ephemeral(spec: wire.PodSpec) -> tuple[str | None, ...]:
 
 
 def toleration(found: wire.Toleration) -> Toleration:
-    """A toleration, with what the API has for what is left out."""
+    """A toleration with the API's defaults."""
     return Toleration(found.key or "", found.operator or "Equal", found.value or "", found.effect or "")
 
 
 def node_terms(terms: Iterable[wire.NodeSelectorTerm] | None) -> tuple[NodeTerm, ...]:
-    """Terms, of which one must hold."""
+    """Node selector terms, of which one must match."""
     return tuple(node_term(each) for each in terms or ())
 
 
@@ -310,7 +310,7 @@ def _narrowed(
     same: Iterable[str] | None,
     other: Iterable[str] | None = None,
 ) -> Selector | None:
-    """The selector, for pods that have the same values of some labels as this one, or other ones."""
+    """The selector, limited to pods with the same values of some labels as this one, or with other values."""
     base = selector(found)
     if base is None:
         return None
@@ -321,8 +321,8 @@ def _narrowed(
 
 
 def _passing(toleration: wire.Toleration) -> bool:
-    """Whether it is one of those that each pod gets, of a node that fails for some minutes: they say how long
-    a pod stays, and open no node to it that is not open anyway."""
+    """Whether it is a default toleration of a node that fails for some minutes: it limits how long a pod
+    stays, and does not make it fit other nodes."""
     return toleration.toleration_seconds is not None and toleration.key in (
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
@@ -334,7 +334,7 @@ def _sorted(found: Iterable[Toleration]) -> tuple[Toleration, ...]:
 
 
 def _extended(name: str) -> bool:
-    """Whether it is an extended resource, for which pods tolerate a taint of its name."""
+    """Whether it is an extended resource, for which a toleration with its name is added to pods."""
     return "/" in name and "kubernetes.io/" not in name and name != DEVICES
 
 

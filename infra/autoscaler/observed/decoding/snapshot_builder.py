@@ -1,4 +1,4 @@
-"""What is known of everything → one snapshot."""
+"""Builds one snapshot from the caches and AWS's state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.autoscaler.observed.decoding.objects import FAULT
 from infra.autoscaler.observed.snapshot import Attachments, GroupState, NodeTerm, Pod, Snapshot
 
 _LAG: Final = 60.0
-"""Seconds after a pod was made in which its Job is sure to be seen, whatever happens to a watch."""
+"""Seconds after a pod's creation by which its Job is certainly seen, even if a watch restarts."""
 
 
 def snapshot(
@@ -24,11 +24,11 @@ def snapshot(
     faults: Mapping[str, str] | None = None,
     provisioning_class: str | None = None,
 ) -> Snapshot:
-    """All that one loop knows.
+    """The snapshot of one loop.
 
-    ``caches``: kind → key → object, as ``Decoder`` made them; a kind that the cluster does not have may be
-    missing. ``faults``: ``Pod/ns/name`` → why it was left out. ``provisioning_class``: of requests for us;
-    None for all of them.
+    ``caches``: kind → key → object, from ``Decoder``; kinds that the cluster does not have may be missing.
+    ``faults``: ``Pod/ns/name`` → why it was left out. ``provisioning_class``: the class of requests for us;
+    None for all.
     """
     pods: list[Pod] = [each for each in caches.get("Pod", {}).values() if not each.over]
     early = _early(caches, pods, now)
@@ -62,9 +62,9 @@ def snapshot(
 
 
 def _early(caches: Mapping[str, Mapping[str, Any]], pods: list[Pod], now: float) -> set[str]:
-    """Pods that are seen before the Job, or the JobSet, that they are of: each kind has a watch of its own,
-    and one may lag. Alone they would pass for single pods, and a gang would be started in part: they are
-    no work yet, for as long as a watch may take to come back."""
+    """Pods that are seen before their Job or JobSet, as each kind has its own watch, which may lag. They
+    would count as single pods, and a gang would be started in part: so they are ignored for as long as a
+    watch may take to recover."""
     found: set[str] = set()
     jobs, sets = caches.get("Job"), caches.get("JobSet")
     for pod in pods:
@@ -80,8 +80,8 @@ def _early(caches: Mapping[str, Mapping[str, Any]], pods: list[Pod], now: float)
 
 
 def _claims(caches: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, tuple[NodeTerm, ...] | None]]:
-    """Where each claim's volume is, or may be made. A claim that waits for somebody else (for its volume to
-    be made, wherever that will be) is not among them: its pods can't be placed yet."""
+    """Yield where each claim's volume is, or may be provisioned. Claims that wait for another controller (to
+    provision their volume, wherever that will be) are left out: their pods cannot be placed yet."""
     volumes: Mapping[str, facts.Volume] = caches.get("PersistentVolume", {})
     classes: Mapping[str, facts.Storage] = caches.get("StorageClass", {})
     default = _default(classes)
@@ -103,7 +103,7 @@ def _claims(caches: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, tupl
 
 def _attachments(caches: Mapping[str, Mapping[str, Any]]) -> Attachments:
     """What the scheduler counts against the limits of CSI drivers (plugin ``NodeVolumeLimits``): a claim's
-    volume by the driver's name for it; while there is no volume, the claim itself.
+    volume by its id in the driver; without a volume, the claim itself.
 
     In-tree volumes that are migrated to CSI, and attachments that outlive their pods, are not counted.
     """
@@ -130,12 +130,12 @@ def _attachments(caches: Mapping[str, Mapping[str, Any]]) -> Attachments:
 
 
 def _default(classes: Mapping[str, facts.Storage]) -> str:
-    """The default storage class; empty without one."""
+    """The default StorageClass; empty if there is none."""
     return next((name for name, each in sorted(classes.items()) if each.default), "")
 
 
 def _stood_in(pods: list[Pod]) -> dict[str, str]:
-    """The faults of pods that hold a node all the same."""
+    """The faults of invalid pods that occupy a node."""
     return {
         f"Pod/{each.namespace}/{each.name}": each.annotations[FAULT]
         for each in pods

@@ -1,7 +1,7 @@
-"""Objects as the API writes them: the fields that are read, and no others.
+"""Objects in the API's format: only the fields that are read.
 
-What comes from the Kubernetes API reference and from the CRDs of Kueue, JobSet, scheduler-plugins and Cluster
-Autoscaler. Parts that equal pods have in common stay raw bytes: they are compared as such, and decoded once.
+The fields are from the Kubernetes API reference and from the CRDs of Kueue, JobSet, scheduler-plugins and
+Cluster Autoscaler. Parts that equal pods share stay raw bytes: they are compared as such, and decoded once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reference(Struct, gc=False):
 
 
 class Notes(Struct, gc=False):
-    """A pod's annotations that mean something to us, and no others: they can be of any size."""
+    """Only the annotations of a pod that we use, as annotations can be of any size."""
 
     gang: str | None = field(default=None, name="causeway.dev/gang")
     gang_min: str | None = field(default=None, name="causeway.dev/gang-min")
@@ -51,7 +51,7 @@ class Notes(Struct, gc=False):
 
 
 class Meta(Struct, rename="camel", gc=False):
-    """ObjectMeta, with labels as they stand and annotations that are ours."""
+    """ObjectMeta with raw labels and our annotations."""
 
     name: str = ""
     namespace: str = ""
@@ -155,7 +155,7 @@ class Pod(Struct, gc=False):
 
 
 class PlainMeta(Struct, rename="camel", gc=False):
-    """ObjectMeta of what there are few of: all labels and annotations."""
+    """ObjectMeta of rare kinds: all labels and annotations."""
 
     name: str = ""
     namespace: str = ""
@@ -169,7 +169,7 @@ class PlainMeta(Struct, rename="camel", gc=False):
 
 
 class BareMeta(Struct, rename="camel", gc=False):
-    """What is known of any object, however little sense the rest makes."""
+    """The metadata of an object that is otherwise invalid."""
 
     name: str = ""
     namespace: str = ""
@@ -188,7 +188,7 @@ class SparePodSpec(Struct, rename="camel", gc=False):
 
 
 class SparePod(Struct, gc=False):
-    """What must be known of a pod that makes no sense otherwise: whether it holds a node."""
+    """The fields of an invalid pod that say whether it occupies a node."""
 
     metadata: BareMeta
     spec: SparePodSpec
@@ -199,13 +199,13 @@ class SpareNodeSpec(Struct, gc=False):
 
 
 class SpareNode(Struct, gc=False):
-    """And of a node: whose it is."""
+    """The fields of an invalid node that identify its machine."""
 
     metadata: BareMeta
     spec: SpareNodeSpec | None = None
 
 
-# Parts of pods that stay raw at first.
+# Parts of pods that are kept raw at first.
 
 
 class Resources(Struct, gc=False):
@@ -417,7 +417,7 @@ class Policy(Struct, gc=False):
 
 
 class PodGroupSpec(Struct, rename="camel", gc=False):
-    """Of scheduler-plugins (``minMember``) and of Kubernetes itself (``schedulingPolicy``)."""
+    """PodGroupSpec of scheduler-plugins (``minMember``) and of Kubernetes itself (``schedulingPolicy``)."""
 
     min_member: int | None = None
     scheduling_policy: Policy | None = None
@@ -473,7 +473,7 @@ class WorkloadStatus(Struct, rename="camel", gc=False):
 
 
 class Workload(Struct, gc=False):
-    """Kueue's; v1beta1 and v1beta2 agree in what is read."""
+    """A Kueue Workload; v1beta1 and v1beta2 have the same fields here."""
 
     metadata: PlainMeta
     spec: WorkloadSpec
@@ -506,7 +506,7 @@ class ResourceGroup(Struct, gc=False):
 
 
 class QuotaSpec(Struct, rename="camel", gc=False):
-    """Of a ClusterQueue, or of a Cohort. v1beta1 of the former calls its cohort ``cohort``."""
+    """The spec of a ClusterQueue or a Cohort. In v1beta1 the field of the cohort is called ``cohort``."""
 
     resource_groups: list[ResourceGroup] | None = None
     cohort_name: str | None = None
@@ -637,7 +637,7 @@ class CSINodeSpec(Struct, gc=False):
 
 
 class CSINode(Struct, gc=False):
-    """What the CSI drivers of a node say; it has the node's name."""
+    """The limits of a node's CSI drivers; it has the node's name."""
 
     metadata: PlainMeta
     spec: CSINodeSpec
