@@ -1,4 +1,4 @@
-"""Causeway: one declarative file in, a whole hybrid deep-learning cloud out.
+"""Causeway: turns one declarative file into a hybrid deep-learning cloud.
 
-Data flows one way, through four verbs: load, resolve, render, drive.
+Data flows in one direction, through four verbs: load, resolve, render, drive.
 """

@@ -1,4 +1,4 @@
-"""``python -m infra``: the same tasks as ``invoke``, also where there is no ``tasks.py`` yet (``new``)."""
+"""``python -m infra``: the same tasks as ``invoke``, also in a folder without ``tasks.py`` (``new``)."""
 
 from __future__ import annotations
 

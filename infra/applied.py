@@ -26,32 +26,33 @@ from infra.schema.formatting import hints, item_of, models, part_of, plain, spel
 from infra.schema.sites import AwsSite
 
 CODE: Final = "UPD001"
-"""A field that can't change after the first apply was changed."""
+"""A field that cannot change after the first apply was changed."""
 
 _NO_VALUES: Final = frozenset({"extends", "version", "waivers"})
-"""How the spec is written, not what it says."""
+"""Keys about how the spec is written, not about the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One value that differs from the last apply."""
+    """A value that differs from the last apply."""
 
     path: Path
     old: str | None
-    """As a person would write it; None for what is new."""
+    """In the spec's notation; None if it is new."""
     new: str | None
-    """None for what is gone."""
+    """None if it was removed."""
     policy: Update
     why: str
-    """The policy's reason, may be empty."""
+    """The reason given by the update policy; may be empty."""
     instead: str = ""
-    """What one does instead of a change that is refused."""
+    """The alternative to a change that is refused."""
     written: bool = True
-    """Whether the spec says the new value; else it was decided for it."""
+    """Whether the spec states the new value; else it was decided by ``resolve``."""
 
     @property
     def forbidden(self) -> bool:
-        """Whether the cluster can't follow. What is new or gone as a whole does not change anything live."""
+        """Whether a live cluster cannot change this way. Adding or removing something as a whole does not
+        change existing resources."""
         return self.policy is Update.NEVER and self.old is not None and self.new is not None
 
     @property
@@ -63,16 +64,16 @@ class Change:
 
 
 def snapshot(spec: Spec, cluster: Cluster) -> dict[str, Any]:
-    """What to remember of an apply: every value, written, default or decided, as plain JSON values."""
+    """The record of an apply: every value, stated, default or decided, as JSON."""
     return _decided(spec, cluster)
 
 
 def changes(before: Mapping[str, Any], spec: Spec, cluster: Cluster | None = None) -> tuple[Change, ...]:
-    """What differs between the ``snapshot`` of the last apply and a spec, in the spec's order.
+    """The differences between the ``snapshot`` of the last apply and a spec, in the spec's order.
 
-    Without the ``cluster``, what ``resolve`` decides counts as not known: enough for ``refused``, which can
-    then speak before ``resolve`` does. A snapshot of an older version of the language is taken as it is: what
-    it did not know had its default.
+    Without the ``cluster``, values decided by ``resolve`` count as unknown: that suffices for ``refused``,
+    which can then run before ``resolve``. In a snapshot of an older version of the language, missing fields
+    have their defaults.
     """
     comparison = Comparison(plain(spec))
     found = comparison.parts(Spec, before, _decided(spec, cluster), (), None)
@@ -83,7 +84,7 @@ def changes(before: Mapping[str, Any], spec: Spec, cluster: Cluster | None = Non
 
 
 def _another_primary(before: Mapping[str, Any], spec: Spec) -> Iterator[Change]:
-    """The primary region replaced by a new site: of one that was there before, ``primary`` itself changes."""
+    """The primary region replaced by a new site. If the site existed before, ``primary`` itself changes."""
     sites: Mapping[str, Mapping[str, Any]] = before.get("sites") or {}
     old = next((name for name, site in sites.items() if site.get("primary")), None)
     new = primary_of(spec)
@@ -96,7 +97,7 @@ def _another_primary(before: Mapping[str, Any], spec: Spec) -> Iterator[Change]:
 def refused(
     found: Iterable[Change], position_of: Callable[[Path], Position | None] = lambda _path: None
 ) -> tuple[Problem, ...]:
-    """An UPD001 error for each change that a live cluster can't follow."""
+    """An UPD001 error for each change that a live cluster does not allow."""
     return tuple(
         Problem(
             CODE, dotted(change.path), _message(change), position=position_of(change.path), hint=_hint(change)
@@ -107,7 +108,7 @@ def refused(
 
 
 def lines(found: Iterable[Change]) -> tuple[str, ...]:
-    """What a person should know of the changes that are carried out, one line each, replacements first."""
+    """A line for each change that will be made, replacements first."""
     replaced, rolled = [], []
     for change in found:
         start = f"{dotted(change.path)}: {change.what}"
@@ -139,7 +140,7 @@ def _hint(change: Change) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One walk through both, part by part, along the language's own structure."""
+    """Compares both recursively, following the structure of the language."""
 
     written: Mapping[str, Any]
 
@@ -151,7 +152,7 @@ class Comparison:
         path: Path,
         entry: Path | None,
     ) -> Iterator[Change]:
-        """``entry`` is the outermost named thing that ``path`` lies in: ``sites.us-west-2``."""
+        """``entry`` is the path of the outermost named item that contains ``path``: ``sites.us-west-2``."""
         annotations = hints(part)
         for field, info in part.model_fields.items():
             if field in old:
@@ -171,7 +172,7 @@ class Comparison:
             if part := part_of(annotation, old.get("kind")):
                 if part is part_of(annotation, new.get("kind")):
                     yield from self.parts(part, old, new, path, entry)
-                else:  # another kind of thing under the same name: the rest has nothing in common
+                else:  # another kind with the same name: the other fields cannot be compared
                     kind = hints(part)["kind"], old["kind"], new["kind"], (*path, "kind")
                     yield self.change(*kind, entry, policy_of(part, "kind"))
                 return
@@ -209,7 +210,7 @@ class Comparison:
         )
 
     def says(self, path: Path) -> bool:
-        """Whether the spec has a value of its own there."""
+        """Whether the spec states a value there."""
         value: Any = self.written
         for key in path:
             try:
@@ -220,7 +221,7 @@ class Comparison:
 
 
 def _decided(spec: Spec, cluster: Cluster | None) -> dict[str, Any]:
-    """The spec's values with what was decided in place of what was left open."""
+    """The spec's values, with decided values in place of those left open."""
     values: dict[str, Any] = plain(spec)
     aws = {name: site for name, site in values["sites"].items() if site["kind"] == "aws"}
     for name, site in aws.items():
@@ -237,7 +238,7 @@ def _decided(spec: Spec, cluster: Cluster | None) -> dict[str, Any]:
 
 
 def _prefix(values: dict[str, Any], block: str) -> None:
-    """A block that is known has its own length, whatever ``prefix`` says."""
+    """A known block has its own prefix length, whatever ``prefix`` says."""
     if values[block] is not None:
         values["prefix"] = IPv4Network(values[block]).prefixlen
 

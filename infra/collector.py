@@ -1,7 +1,7 @@
-"""Python's cycle collector, kept from sweeping over a great many objects of which none is garbage.
+"""Pauses Python's garbage collector while many objects without cycles are created.
 
 A large spec becomes half a million objects, none of them in a cycle, which live until the command ends.
-Sweeping over them again and again, while they are made and after, costs as much as all the rest.
+Scanning them repeatedly, during their creation and after, costs as much as all other work.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """No sweeps inside, and none later over what was made until its end.
+    """No garbage collection inside, and none later of the objects created inside.
 
-    Reference counting still frees everything that is dropped, inside and later. May be nested.
+    Reference counting still frees dropped objects, inside and later. May be nested.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -4,26 +4,26 @@ The tree of exceptions (every one is turned into an exit code by ``infra.tasks``
 a traceback)::
 
     CausewayError                  exit code 1
-    ├── UsageError                 what was asked for does not exist, or was not agreed to
+    ├── UsageError                 something requested does not exist, or the user did not confirm
     ├── SpecError                  the spec has problems; carries every one of them
-    ├── RenderError                a template and the model do not fit: a fault of ours
-    └── DriveError                 the world refused
+    ├── RenderError                a template and the model do not match: a bug
+    └── DriveError                 an error outside of Causeway
         ├── ToolError              a program we run failed: command, exit code, last lines
-        │   ├── KubectlError, HelmError  in their words (infra.drive.kubernetes)
+        │   ├── KubectlError, HelmError  with their messages (infra.drive.kubernetes)
         │   ├── TerraformError     Terraform's own diagnostics (infra.drive.terraform)
         │   └── StoppedError       Terraform was stopped by Ctrl-C; exit code 130 (infra.drive.terraform)
         ├── StalePlanError         the saved plan is not one of this spec or of this state
         ├── ProtectedError         the plan would destroy something stateful that was not named
-        ├── AwsError               AWS refused, or could not be asked (infra.drive.aws)
-        ├── RegionsError           not all regions did what they should (infra.drive.aws)
-        ├── SecretsError           a secret can't be read or kept (infra.drive.secrets)
+        ├── AwsError               an AWS call was refused, or failed (infra.drive.aws)
+        ├── RegionsError           a call failed in some regions (infra.drive.aws)
+        ├── SecretsError           a secret cannot be read or stored (infra.drive.secrets)
         ├── ApiError               the Kubernetes API refused (infra.drive.kubernetes.api)
         ├── AwayError              the Kubernetes API does not answer (infra.drive.kubernetes.api)
         ├── PkiError               certificates can't be issued or read (infra.drive.pki)
         ├── UnreachedError         a machine does not answer over SSH (infra.drive.ssh)
         ├── RemoteError            a command on a machine failed (infra.drive.ssh)
-        ├── RegistryError          a registry does not say what an image is (infra.drive.registries)
-        └── LocalAwsError          the embedded AWS did not start, or was lost
+        ├── RegistryError          a registry did not return an image's manifest (infra.drive.registries)
+        └── LocalAwsError          the embedded AWS did not start, or ended
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Level(StrEnum):
-    """How bad a problem is. Only an ``ERROR`` stops a command."""
+    """The severity of a problem. Only an ``ERROR`` stops a command."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -46,7 +46,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """Where a value was written. Lines and columns count from 1, as editors do."""
+    """The position of a value. Lines and columns count from 1."""
 
     file: str
     line: int
@@ -61,7 +61,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 def dotted(path: Path) -> str:
-    """A path as people write it: ``pools.gpu.instance_types[0]``, ``dns.records["a.b"]``."""
+    """A path as text: ``pools.gpu.instance_types[0]``, ``dns.records["a.b"]``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -77,18 +77,18 @@ _PART = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d+)\]|\[\"([^\"]*)\"\]")
 
 
 def undotted(text: str) -> Path:
-    """The path that ``dotted`` wrote."""
+    """Parse the result of ``dotted``."""
     return tuple(int(found[2]) if found[2] else found[1] or found[3] for found in _PART.finditer(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a spec.
+    """A problem of a spec.
 
     ``path`` is the dotted path in the spec (``pools.gpu.instance_types[0]``), empty for the whole file.
-    ``code`` is stable (``NET012``; ``SPEC0xx`` for structure): waivers and searches use it.
-    ``hint`` is what would fix it ("did you mean p3.2xlarge?").
-    ``waived`` is the reason a person gave for living with it; a waived problem stays visible.
+    ``code`` is stable (``NET012``; ``SPEC0xx`` for structure), for waivers and searches. ``hint`` is the fix
+    ("did you mean p3.2xlarge?"). ``waived`` is the reason given in a waiver; a waived problem is still
+    reported.
     """
 
     code: str
@@ -104,7 +104,7 @@ class Problem:
         return self.level is Level.ERROR and not self.waived
 
     def __str__(self) -> str:
-        """``file:line: path: message; hint [CODE]``, on one line, as compilers write it."""
+        """``file:line: path: message; hint [CODE]``, on one line, like a compiler's."""
         where = [str(self.position)] if self.position else []
         if self.path:
             where.append(self.path)
@@ -115,17 +115,17 @@ class Problem:
 
 
 class CausewayError(Exception):
-    """The base of all our errors. Its text is complete: what, where, and what to do."""
+    """The base of all our errors. Its text is complete: where, what, and the fix."""
 
     exit_code = 1
 
 
 class UsageError(CausewayError):
-    """What was asked for does not exist, or was not agreed to."""
+    """Something requested does not exist, or the user did not confirm."""
 
 
 class SpecError(CausewayError):
-    """A spec that can't be used, with all that is wrong with it."""
+    """The spec cannot be used; contains all problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: Sequence[Problem] = tuple(problems)
@@ -133,15 +133,15 @@ class SpecError(CausewayError):
 
 
 class RenderError(CausewayError):
-    """A template asked for something the model does not have."""
+    """A template uses a value that the model does not have."""
 
 
 class DriveError(CausewayError):
-    """The world refused: a tool, a cloud, a disk."""
+    """An error outside of Causeway: a tool, a cloud, a disk."""
 
 
 class ToolError(DriveError):
-    """A program that we ran ended with an error."""
+    """A program failed."""
 
     def __init__(self, command: Sequence[str], exit_code: int, output: str) -> None:
         self.command = tuple(command)
@@ -152,12 +152,12 @@ class ToolError(DriveError):
 
 
 class StalePlanError(DriveError):
-    """The saved plan was made from another spec, or the state has moved on since."""
+    """The saved plan was made from another spec, or the state has changed since."""
 
 
 class ProtectedError(DriveError):
-    """The plan would destroy something stateful that was not named."""
+    """The plan would destroy a stateful resource that was not named."""
 
 
 class LocalAwsError(DriveError):
-    """The embedded AWS could not be started, or went away."""
+    """The embedded AWS could not be started, or ended."""

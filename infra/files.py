@@ -1,4 +1,4 @@
-"""Rendered text on its way to disk: ``{path: text}``, paths relative and with forward slashes."""
+"""Rendered files: ``{path: text}``, with relative paths and forward slashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Files: TypeAlias = Mapping[str, str]
 def merge(parts: Iterable[Files]) -> dict[str, str]:
     """All files of ``parts`` in one mapping, sorted by path.
 
-    Two renderers that write the same path are a fault of ours: ``ValueError``.
+    Raises ``ValueError`` if two renderers write the same path, which is a bug.
     """
     merged: dict[str, str] = {}
     for part in parts:
@@ -23,5 +23,5 @@ def merge(parts: Iterable[Files]) -> dict[str, str]:
 
 
 def under(folder: str, files: Files) -> dict[str, str]:
-    """The same files one folder further down."""
+    """The same files below a folder."""
     return {f"{folder}/{path}": text for path, text in files.items()}

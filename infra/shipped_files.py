@@ -1,4 +1,4 @@
-"""Where the files are that come with the package and are not Python: templates, cookbooks, Packer's files.
+"""The location of files in the package that are not Python: templates, cookbooks, Packer's files.
 
 In a wheel they are inside of the package, in a checkout beside it.
 """

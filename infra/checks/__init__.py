@@ -1,4 +1,4 @@
-"""Rules across fields: Spec → Problems, through a table of small functions.
+"""Rules across fields: Spec → Problems, from a table of small functions.
 
 A finding refers to what the user wrote, with the exact path, and contains the fix. One cause gives one
 finding: a rule that depends on a value which another rule rejects reports nothing.
@@ -48,16 +48,16 @@ MODULES: Final = (
     software, machines, kubernetes, workloads, addons, storage, dns, access, autoscaler, research, names,
     quotas, limits, waivers,
 )  # fmt: skip
-"""The modules whose import fills ``CHECKS``."""
+"""The modules that register checks in ``CHECKS`` on import."""
 
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(dict(registered()))
-"""Every check by its code, in the order of the codes."""
+"""Code → check, sorted by code."""
 
 _START: Final = Position("", 0)
 
 
 def run(spec: Spec) -> Iterator[tuple[Check, Finding]]:
-    """Everything the rules find, waivers aside."""
+    """All findings of the rules, without applying waivers."""
     facts = Facts(spec)
     for check in CHECKS.values():
         if check.function is not None:
@@ -66,7 +66,7 @@ def run(spec: Spec) -> Iterator[tuple[Check, Finding]]:
 
 
 def examine(spec: Spec, position_of: Callable[[Path], Position | None]) -> tuple[Problem, ...]:
-    """Everything the rules find, in the order of the file, waived where the spec says so."""
+    """All problems found by the rules, in the order of the file, with waivers applied."""
     book = waivers.Book(spec)
     problems = [_problem(check, finding, position_of, book) for check, finding in run(spec)]
     unused = CHECKS[UNUSED_WAIVER]

@@ -20,11 +20,11 @@ from infra.schema.access import User
 from infra.schema.sites import NodeRole
 
 RSA_BITS: Final = 2048
-"""The shortest RSA key that is still accepted by common policy (NIST SP 800-131A)."""
+"""The minimum length of RSA keys (NIST SP 800-131A)."""
 UBUNTUS: Final = 1000
 """The uid and gid of the user ``ubuntu`` on Ubuntu's cloud images."""
 WIDEST: Final = 8
-"""A public block with a shorter prefix is as good as the world."""
+"""A public block with a shorter prefix is treated like the whole internet."""
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 
 TAKEN: Final = frozenset(
@@ -37,7 +37,7 @@ TAKEN: Final = frozenset(
         "uucp", "uuidd", "video", "wheel", "www-data",
     )
 )  # fmt: skip
-"""Users and groups that Ubuntu, or what we install on it, has already."""
+"""Users and groups that Ubuntu, or software installed on it, already has."""
 
 
 def _keys(facts: Facts) -> Iterator[tuple[Path, str]]:
@@ -145,7 +145,7 @@ def taken_name(facts: Facts) -> Iterator[Finding]:
 
 
 def _groups(facts: Facts) -> Iterator[tuple[Path, str]]:
-    """Every mention of a group."""
+    """Every reference to a group."""
     for login, user in facts.spec.access.users.items():
         for index, group in enumerate(user.groups):
             yield ("access", "users", login, "groups", index), group

@@ -1,6 +1,6 @@
 """Compares the zones in the spec with those of an account, since zones differ between accounts.
 
-Not in the table of checks: the answers come from AWS (`infra.drive.account_zones`), in ``invoke doctor`` and
+Not in the table of checks: the data is from AWS (`infra.drive.account_zones`), in ``invoke doctor`` and
 before the first plan of an environment.
 """
 
@@ -29,7 +29,7 @@ MACHINE: Final = "ACC029"
 
 
 def instance_types(cluster: Cluster) -> dict[str, set[str]]:
-    """AWS region → the instance types that the cluster may run there; empty where it runs none."""
+    """AWS region → the instance types that the cluster may run there; empty if it runs none."""
     types: dict[str, set[str]] = {region.region: set() for region in cluster.regions}
     regions = {region.name: region.region for region in cluster.regions}
     for pool in cluster.pools:
@@ -48,11 +48,11 @@ def problems(
     position_of: Callable[[Path], Position | None],
     ids: Mapping[str, str] | None = None,
 ) -> tuple[Problem, ...]:
-    """Everything that does not fit the account, in the order of the file.
+    """All differences from the account, in the order of the file.
 
-    ``zones``: AWS region → the zones that the account has, by name and by id. ``offers``: AWS region →
-    instance type → the zones that offer it, likewise. A region that did not answer is in neither, and nothing
-    is said about it. ``ids``: a zone's name → its id in this account.
+    ``zones``: AWS region → the account's zones, by name and by id. ``offers``: AWS region → instance type →
+    the zones that offer it, likewise. Regions that could not be queried are in neither, and are not checked.
+    ``ids``: a zone's name → its id in this account.
     """
     findings = [
         *_missing_zones(spec, cluster, zones),
@@ -96,7 +96,8 @@ def _missing_zones(
 
 
 def _nat_gateways(spec: Spec, cluster: Cluster, ids: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
-    """Those that would be where AWS creates none. Zones that the spec has by their ids, its checks know."""
+    """NAT gateways in zones in which AWS cannot create one. Zones that the spec names by id are covered by
+    its checks."""
     for region in cluster.regions:
         for zone in sorted(set(region.nat.values())):
             if ids.get(zone) in WITHOUT_NAT_GATEWAYS:
@@ -135,7 +136,8 @@ def _group(
     used: tuple[str, ...],
     offers: Mapping[str, Collection[str]],
 ) -> Iterator[tuple[str, Finding]]:
-    """One Auto Scaling group. It launches where it can: it fails only when no zone has any of its types."""
+    """One Auto Scaling group. It launches in any zone that it can: it fails only if no zone has any of its
+    types."""
     names = [weighted.name for weighted in pool.instance_types]
     absent = [name for name in names if not set(used) & set(offers.get(name, ()))]
     code = NO_OFFER if len(absent) == len(names) else SOME_OFFER
@@ -178,13 +180,13 @@ def _named_machines(
 
 
 def _machines(cluster: Cluster) -> tuple[Instance, ...]:
-    """The machines with a name of their own."""
+    """The named instances."""
     masters = cluster.control_plane.masters if cluster.control_plane is not None else ()
     return (*masters, *cluster.ssh_nodes, *cluster.access_gateways)
 
 
 def _described(machine: Instance) -> Path:
-    """Where the spec states the instance type of a machine."""
+    """The path of a machine's instance type in the spec."""
     if machine.role == "control-plane":
         return ("kubernetes", "control_plane", "instance_type")
     if machine.role == "access-gateway":
@@ -193,13 +195,13 @@ def _described(machine: Instance) -> Path:
 
 
 def _present(used: tuple[str, ...], region: Region, zones: Mapping[str, Collection[str]]) -> tuple[str, ...]:
-    """Without the zones that the account does not have: those are a problem of their site."""
+    """The zones without those that the account lacks, which are reported for their site."""
     has = zones.get(region.region)
     return used if has is None else tuple(zone for zone in used if zone in has)
 
 
 def _alike(zones: Iterable[str], like: str) -> list[str]:
-    """Those that are called by what ``like`` is: name or id."""
+    """The zones in the notation of ``like``: by name or by id."""
     return sorted(zone for zone in zones if is_zone_id(zone) == is_zone_id(like))
 
 

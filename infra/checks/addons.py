@@ -15,7 +15,7 @@ from infra.schema.addons import EFA, INGRESS, is_on, page_domain, split_path
 
 
 def _stated(facts: Facts) -> Iterator[tuple[Path, written.AddOn, AddOn]]:
-    """Add-ons of the spec that exist."""
+    """Add-ons in the spec that exist."""
     for name, each in facts.spec.kubernetes.addons.items():
         known = addons.find(name)
         if known is not None:

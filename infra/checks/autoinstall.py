@@ -1,4 +1,4 @@
-"""Physical machines that are installed from the network or a stick (SITE)."""
+"""Physical machines that are installed from the network or a USB stick (SITE)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def release_of_driver(facts: Facts) -> Iterator[Finding]:
 
 
 def _driver(node: Node) -> int | None:
-    """The branch that a node gets; None where another rule has something to say about it."""
+    """The driver branch of a node; None if another rule reports a problem with it."""
     if node.gpu is None or node.node.gpus is None:
         return None
     stated = node.node.gpus.driver

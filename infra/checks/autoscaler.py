@@ -1,4 +1,4 @@
-"""The autoscaler: bounds that leave it something to do (AUT)."""
+"""The autoscaler: limits that allow it to work (AUT)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def no_room(facts: Facts) -> Iterator[Finding]:
 
 
 def _minimum(facts: Facts) -> float:
-    """USD an hour for the nodes that always run, as far as prices are known."""
+    """USD per hour of the nodes that always run, as far as prices are known."""
     return sum(
         group.machines.nodes(group.bounds.min) * (_price(group) or 0.0)
         for group in facts.groups
@@ -87,7 +87,7 @@ def _minimum(facts: Facts) -> float:
 
 
 def _price(group: Group) -> float | None:
-    """USD an hour of a group's cheapest node."""
+    """USD per hour of a group's cheapest node."""
     ask = prices.spot if group.machines.pool.market.kind == "spot" else prices.on_demand
     known = [ask(typed.type.name, group.place.region) for typed in group.machines.types]
     return min((price for price in known if price), default=None)

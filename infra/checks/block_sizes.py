@@ -1,4 +1,4 @@
-"""Blocks too small for what they must hold (NET)."""
+"""Blocks that are too small for their contents (NET)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from infra.schema.access import Wireguard
 from infra.schema.defaults import DEVICES_PREFIX, SERVICES_PREFIX, listener_prefix, node_prefix
 
 NODE_BITS: Final = 16
-"""Kubernetes takes at most so many bits between the pods' range and a node's block."""
+"""Kubernetes' maximum number of bits between the pod range and a node's block."""
 
 
 @check("NET008", Level.WARNING, "A LAN has no address left for a router.")
@@ -30,7 +30,7 @@ def lan_full(facts: Facts) -> Iterator[Finding]:
 
 
 def _subnet_sizes(place: Place) -> Iterator[int]:
-    """The addresses of each subnet that will lie in the VPC."""
+    """The number of addresses of each subnet in the VPC."""
     vpc = place.site.cidr
     for zone in place.zones:
         for tier in TIERS:
@@ -105,7 +105,7 @@ def services_size(facts: Facts) -> Iterator[Finding]:
 
 
 def _addresses_each(group: Group) -> int:
-    """The subnet's addresses that one machine takes: one, or one for each Elastic Fabric Adapter."""
+    """The number of subnet addresses that one machine uses: one, or one per Elastic Fabric Adapter."""
     if not group.machines.pool.efa:
         return 1
     return max([1, *(typed.type.efa_interfaces for typed in group.machines.types)])
@@ -189,7 +189,7 @@ def supernet_too_small(facts: Facts) -> Iterator[Finding]:
 
 def _devices_too_many(written: Wireguard, users: int) -> Iterator[Finding]:
     prefix = written.clients.prefixlen if written.clients is not None else written.prefix
-    # The servers' own addresses are a block like a user's.
+    # The servers' own addresses are a block of the same size as a user's.
     room = max((1 << max(DEVICES_PREFIX - prefix, 0)) - 1, 0)
     if users > room:
         field = "clients" if written.clients is not None else "prefix"
@@ -207,8 +207,8 @@ def laptops_too_many(facts: Facts) -> Iterator[Finding]:
     if "openvpn" not in vpn.kinds:
         return
     prefix = vpn.clients.prefixlen if vpn.clients is not None else vpn.prefix
-    # Each process of each server hands out a part of its own, of which it, the network and the broadcast take
-    # one each.
+    # Each process of each server has its own part, of which it, the network and the broadcast address use one
+    # each.
     room = max((1 << max(32 - listener_prefix(prefix), 0)) - 3, 0)
     if facts.vpn_sites and (not room or laptops > room):
         path: Path = ("access", "vpn", "clients" if vpn.clients is not None else "prefix")

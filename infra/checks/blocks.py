@@ -41,14 +41,14 @@ _HOME: Final = tuple(
         "192.168.100.0", "192.168.178.0",
     )
 )  # fmt: skip
-"""What home routers give out as they come: there the laptop's own network wins over the VPN's routes."""
+"""Default networks of home routers, where the laptop's local route takes precedence over the VPN's."""
 
 
 LAPTOPS: Final = IPv4Network("100.64.0.0/10")
-"""Where laptops' ranges are allocated (RFC 6598)."""
+"""The range from which laptops' blocks are allocated (RFC 6598)."""
 
 LARGEST_LAN: Final = 12
-"""The shortest prefix that a site of ours could have."""
+"""The shortest prefix that a physical site may have."""
 
 
 def _site_blocks(facts: Facts) -> Iterator[Stated]:
@@ -72,7 +72,7 @@ def _laptop_blocks(facts: Facts) -> Iterator[Stated]:
 
 
 def stated_blocks(facts: Facts) -> tuple[Stated, ...]:
-    """Of sites, pods, services and laptops."""
+    """The stated blocks of sites, pods, services and laptops."""
     return (*_site_blocks(facts), *_cluster_blocks(facts), *_laptop_blocks(facts))
 
 
@@ -85,7 +85,7 @@ def _subnets(place: Place) -> Iterator[Stated]:
 
 
 def _clashes(stated: Iterable[Stated], hint: str) -> Iterator[Finding]:
-    """Overlaps, by one sweep in address order: two blocks are disjoint or one holds the other."""
+    """Overlaps, found in one pass in address order: two blocks are disjoint or one contains the other."""
     outer: Stated | None = None
     last = -1
     for path, block in sorted(
@@ -143,7 +143,7 @@ def aws_sizes(facts: Facts) -> Iterator[Finding]:
 
 
 def _resized(block: IPv4Network) -> str:
-    """The nearest block that AWS takes."""
+    """The nearest block that AWS accepts."""
     largest, smallest = VPC_PREFIXES[0], VPC_PREFIXES[-1]
     if block.prefixlen < largest:
         return f"take a part of it, such as {next(block.subnets(new_prefix=largest))}"
@@ -199,7 +199,7 @@ def outside_supernet(facts: Facts) -> Iterator[Finding]:
 
 
 def _sound(block: IPv4Network) -> bool:
-    """Whether the whole block is private, and no part of it reserved."""
+    """Whether the whole block is private and not reserved."""
     return _within(block, PRIVATE) and not any(block.overlaps(taken) for taken, _ in _RESERVED)
 
 
@@ -219,7 +219,7 @@ def _all_blocks(facts: Facts) -> Iterator[Stated]:
 def reserved_range(facts: Facts) -> Iterator[Finding]:
     for path, block in _all_blocks(facts):
         for taken, why in _RESERVED:
-            # A supernet may well hold the Docker bridge: the allocator steps around it.
+            # A supernet may contain the Docker bridge's range: the allocator avoids it.
             if block.subnet_of(taken) or (path != ("supernet",) and taken.subnet_of(block)):
                 yield Finding(path, f"{block} touches {taken}, {why}", "take a part of 10.0.0.0/8")
                 break

@@ -18,13 +18,14 @@ LABEL: Final = 63
 NAME: Final = 253
 """RFC 1035, 2.3.4."""
 TXT: Final = 4000
-"""Characters of a TXT record's value, quotes counted (Route 53 Developer Guide, "TXT record type")."""
+"""Maximum characters of a TXT record's value, including quotes (Route 53 Developer Guide, "TXT record
+type")."""
 _STRING: Final = 255
-"""A string of a TXT record (RFC 1035, 3.3); the module cuts longer values into several."""
+"""Maximum length of a string in a TXT record (RFC 1035, 3.3); the module splits longer values."""
 _TARGET: Final = re.compile(r"([a-z0-9_]([a-z0-9_-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]\.?", re.IGNORECASE)
 _ZONE_ID: Final = re.compile(r"Z[A-Z0-9]{1,31}")
 _TAKEN: Final = ("amazonaws.com", "cluster.local", "compute.internal", "ec2.internal")
-"""Kubernetes' own domain, and those that AWS's resolver answers for in every VPC."""
+"""Kubernetes' domain, and those that AWS's resolver answers in every VPC."""
 
 
 def _zones(facts: Facts) -> Iterator[tuple[Path, str]]:
@@ -146,7 +147,7 @@ def value(facts: Facts) -> Iterator[Finding]:
 
 
 def _written(text: str) -> int:
-    """The length of a TXT value as the module writes it: in quoted strings, quotes in it escaped."""
+    """The length of a TXT value as the module writes it: in quoted strings, with quotes escaped."""
     return len(text) + text.count('"') + 2 * -(-len(text) // _STRING)
 
 

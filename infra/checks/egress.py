@@ -33,11 +33,11 @@ class Enclosed:
     pools: tuple[str, ...]
     masters: bool
     ssh_nodes: tuple[str, ...]
-    """Those without a public address."""
+    """SSH nodes without a public address."""
 
     @property
     def machines(self) -> str:
-        """In words: ``pools cpu and gpu, the masters``."""
+        """A description: ``pools cpu and gpu, the masters``."""
         pools = [f"pool{'s' * (len(self.pools) > 1)} {listed(self.pools)}"] if self.pools else []
         masters = ["the masters"] if self.masters else []
         return ", ".join([*pools, *masters, *(f"SSH node {name}" for name in self.ssh_nodes)])
@@ -62,7 +62,7 @@ def _enclosed(facts: Facts) -> Iterator[Enclosed]:
 
 
 def needed(facts: Facts, enclosed: Enclosed) -> dict[Word, str]:
-    """Endpoint → what calls the service: what cookbooks, add-ons, the autoscaler and pods ask of AWS."""
+    """Endpoint → what calls the service: AWS calls of cookbooks, add-ons, the autoscaler and pods."""
     spec = facts.spec
     wanted: dict[Word, str] = {}
     if spec.secrets.store == "ssm" and (enclosed.pools or enclosed.masters):
@@ -71,7 +71,7 @@ def needed(facts: Facts, enclosed: Enclosed) -> dict[Word, str]:
         wanted["s3"] = "buckets"
     if _ecr(facts, enclosed):
         wanted["ecr"] = "container images"
-        # Their layers (ECR User Guide, "Amazon ECR interface VPC endpoints").
+        # Image layers are in S3 (ECR User Guide, "Amazon ECR interface VPC endpoints").
         wanted.setdefault("s3", "container images")
     if enclosed.pools and _pods_have_roles(facts):
         wanted["sts"] = "roles of pods"
@@ -79,7 +79,7 @@ def needed(facts: Facts, enclosed: Enclosed) -> dict[Word, str]:
     if enclosed.masters:
         wanted["s3"] = "copies of etcd"
         if any(group.bounds.max for group in facts.groups):
-            # EC2 is asked who a certificate is requested for (``kubernetes_node/approval.py``).
+            # Masters look up in EC2 for whom a certificate is requested (``kubernetes_node/approval.py``).
             wanted["ec2"] = "machines that join"
         if spec.autoscaler.enabled and spec.autoscaler.image:
             wanted["autoscaling"] = wanted["ec2"] = "the autoscaler"
@@ -89,14 +89,15 @@ def needed(facts: Facts, enclosed: Enclosed) -> dict[Word, str]:
 
 
 def _pods_have_roles(facts: Facts) -> bool:
-    """As ``resolve`` decides: for code and results of research, and for buckets as volumes."""
+    """As decided by ``resolve``: for code and results of research, and for buckets as volumes."""
     spec = facts.spec
     volumes = any(bucket.volumes for bucket in spec.storage.s3.values())
     return spec.research is not None or (volumes and addons.is_on(spec, "s3-csi-driver"))
 
 
 def _ecr(facts: Facts, enclosed: Enclosed) -> bool:
-    """Whether an image or a mirror is in the region's own ECR: an endpoint leads to no other region's."""
+    """Whether an image or a mirror is in the region's own ECR: an endpoint does not reach those of other
+    regions."""
     spec = facts.spec
     sources = [address for addresses in spec.machines.registry_mirrors.values() for address in addresses]
     if enclosed.pools and spec.research:

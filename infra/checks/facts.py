@@ -1,4 +1,4 @@
-"""Facts about a spec that several rules need, computed once, with rows of the catalogue."""
+"""Facts about a spec that several rules need, computed once, with data from the catalogue."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Place:
     site: AwsSite
     region: str
     known: Region | None
-    """The catalogue's row; None for a region that does not exist."""
+    """The catalogue's row; None if the region does not exist."""
     zones: tuple[str, ...]
-    """Those it uses and that exist, each once."""
+    """The existing zones that it uses, without duplicates."""
 
     def at(self, *rest: str | int) -> Path:
         """A path below the site's."""
@@ -43,7 +43,8 @@ class Place:
         return block
 
     def subnet_size(self, tier: Tier, zone: str) -> int:
-        """The addresses of a subnet, all counted: stated, or by the tier's prefix; 0 without one."""
+        """The number of addresses of a subnet, including reserved ones: stated, or by the tier's prefix; 0
+        without one."""
         block = self.stated(zone, tier)
         if block is not None:
             return block.num_addresses
@@ -53,13 +54,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine in a rack of ours."""
+    """A machine at a physical site."""
 
     site: str
     name: str
     node: PhysicalNode
     gpu: Gpu | None
-    """The catalogue's row of its GPUs; None without any, or for a GPU that does not exist."""
+    """The catalogue's row of its GPUs; None without GPUs, or if the model does not exist."""
 
     def at(self, *rest: str | int) -> Path:
         """A path below the node's."""
@@ -67,13 +68,13 @@ class Node:
 
     @property
     def roles(self) -> tuple[NodeRole, ...]:
-        """As stated, else by what it has."""
+        """As stated, else by its hardware."""
         return self.node.roles or ((NodeRole.GPU_WORKER,) if self.node.gpus else (NodeRole.WORKER,))
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An instance type of a pool that exists."""
+    """An existing instance type of a pool."""
 
     path: Path
     type: InstanceType
@@ -82,13 +83,13 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """A pool with what the catalogue knows of its types."""
+    """A pool and the catalogue's rows of its types."""
 
     name: str
     pool: Pool
     image: Image | None
     types: tuple[Typed, ...]
-    """Those that exist."""
+    """The types that exist."""
 
     def at(self, *rest: str | int) -> Path:
         """A path below the pool's."""
@@ -99,20 +100,20 @@ class Machines:
         return tuple(typed for typed in self.types if typed.type.gpus)
 
     def nodes(self, capacity: int) -> int:
-        """The most machines that make up so many units of capacity (EC2 Auto Scaling, weights)."""
+        """The maximum number of machines in this many units of capacity (EC2 Auto Scaling, weights)."""
         lightest = min(weighted.weight for weighted in self.pool.instance_types)
         return -(-capacity // lightest)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A pool in an AWS site that exists: one Auto Scaling group."""
+    """A pool at an existing AWS site: one Auto Scaling group."""
 
     machines: Machines
     place: Place
     bounds: PoolRegion
     zones: tuple[str, ...]
-    """Those of the site that it uses: as stated, or all that offer one of its types."""
+    """The site's zones that it uses: as stated, or all that offer one of its types."""
 
     def at(self, *rest: str | int) -> Path:
         """A path below the pool's bounds in the site."""
@@ -120,23 +121,23 @@ class Group:
 
     @property
     def nodes(self) -> int:
-        """The most machines it may have."""
+        """The maximum number of machines."""
         return self.machines.nodes(self.bounds.max)
 
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """Machines of the cloud that a spec names one by one: masters, SSH nodes, VPN servers."""
+    """Cloud machines that a spec names individually: masters, SSH nodes, VPN servers."""
 
     owner: str
-    """In words: ``the control plane``, ``SSH node login``."""
+    """A description: ``the control plane``, ``SSH node login``."""
     path: Path
-    """Where it is described."""
+    """Its path in the spec."""
     type_name: str
     image_name: str | None
-    """None while it is unclear."""
+    """None if unknown."""
     site: str | None
-    """None while there is no such region."""
+    """None if there is no such region."""
     count: int
 
     @property
@@ -146,18 +147,18 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A type that runs an image."""
+    """An instance type that uses an image."""
 
     owner: str
-    """In words: ``pool gpu``, ``SSH node login``."""
+    """A description: ``pool gpu``, ``SSH node login``."""
     path: Path
-    """Where the type is named."""
+    """The path at which the type is named."""
     type: InstanceType
     gpu: Gpu | None
 
 
 class Facts:
-    """A spec, and the answers that rules share. Only for reading."""
+    """A spec, with cached facts for rules. Read-only."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -193,7 +194,7 @@ class Facts:
 
     @cached_property
     def servers(self) -> Mapping[tuple[str, NodeRole], Sequence[Node]]:
-        """Site and stated role → the nodes that have it."""
+        """Site and stated role → the nodes with it."""
         found: defaultdict[tuple[str, NodeRole], list[Node]] = defaultdict(list)
         for node in self.nodes:
             for role in node.node.roles:
@@ -202,7 +203,7 @@ class Facts:
 
     @cached_property
     def primary(self) -> Place | None:
-        """The site of the control plane; None without one, or while it is unclear which."""
+        """The site of the control plane; None without one, or if it is ambiguous."""
         leading = [place for place in self.places.values() if place.site.primary] or list(
             self.places.values()
         )
@@ -227,7 +228,7 @@ class Facts:
 
     @cached_property
     def groups(self) -> Sequence[Group]:
-        """Every pool in every AWS site that exists."""
+        """Every pool at every existing AWS site."""
         return [
             Group(one, place, bounds, _zones(one, place, bounds))
             for one in self.machines
@@ -237,7 +238,7 @@ class Facts:
 
     @cached_property
     def singles(self) -> Sequence[Single]:
-        """The machines of the cloud that are in no pool."""
+        """The cloud machines outside of pools."""
         primary = self.primary.name if self.primary else None
         found = []
         if self.places:
@@ -265,7 +266,7 @@ class Facts:
 
     @cached_property
     def hosts(self) -> Sequence[tuple[str, Path]]:
-        """Every name that a machine or a service of ours has in the private zone, and what gives it."""
+        """Every name of a machine or service in the private zone, and the path that defines it."""
         found: list[tuple[str, Path]] = [(node.name, node.at()) for node in self.nodes]
         if self.places:
             control: Path = ("kubernetes", "control_plane")
@@ -284,7 +285,7 @@ class Facts:
 
     @cached_property
     def control_image(self) -> str | None:
-        """The control plane's image: as stated, else the first that fits, by name; None without one."""
+        """The control plane's image: as stated, else the first suitable one by name; None without one."""
         return defaults.control_image(self.spec)
 
     @cached_property
@@ -294,7 +295,7 @@ class Facts:
 
     @cached_property
     def uses(self) -> Mapping[str, Sequence[Use]]:
-        """Image → the types that run it."""
+        """Image → the types that use it."""
         found: dict[str, list[Use]] = {name: [] for name in self.spec.images}
         for one in self.machines:
             for typed in one.types:
@@ -319,5 +320,5 @@ def _zones(one: Machines, place: Place, bounds: PoolRegion) -> tuple[str, ...]:
 
 
 def usable(addresses: int) -> int:
-    """What a subnet of so many addresses holds: AWS keeps five of each."""
+    """The usable addresses of a subnet: AWS reserves five."""
     return max(0, addresses - RESERVED_PER_SUBNET)

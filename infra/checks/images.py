@@ -1,4 +1,4 @@
-"""Images: drivers that run the GPUs of every machine that starts from them (IMG)."""
+"""Images: drivers that support the GPUs of every machine that uses them (IMG)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAST_ROOT_MIB: Final = 8 * 1024
 
 
 def _with_driver(facts: Facts) -> Iterator[tuple[str, ImageGpu, list[tuple[Use, Gpu]]]]:
-    """Images with a known driver, and the GPUs that each must run."""
+    """Images with a known driver, and the GPUs that each must support."""
     for name, image in facts.spec.images.items():
         if image.gpu is not None and drivers.find(image.gpu.driver) is not None:
             models = [(use, use.gpu) for use in facts.uses[name] if use.gpu is not None]

@@ -1,4 +1,4 @@
-"""Public SSH keys as people paste them: read without running anything."""
+"""Parses public SSH keys as users paste them, without running a program."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _KEY: Final = re.compile(
     r"(?:^|\s)(?P<kind>ssh-ed25519|ssh-rsa|ssh-dss|ecdsa-sha2-nistp(?:256|384|521)"
     r"|sk-ssh-ed25519@openssh\.com|sk-ecdsa-sha2-nistp256@openssh\.com)\s+(?P<body>\S+)(?:\s|$)"
 )
-"""A key in a line of ``authorized_keys``, which may begin with options (sshd(8))."""
+"""A key in a line of ``authorized_keys``, which may start with options (sshd(8))."""
 _ED25519_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that was read to its end."""
+    """A completely parsed key."""
 
     kind: str
     """``ssh-ed25519``."""
     body: bytes
     bits: int
-    """Of the modulus for RSA and DSA; 0 for kinds of one size."""
+    """The modulus for RSA and DSA; 0 for key types with a fixed size."""
 
 
 def parse(line: str) -> PublicKey | str:
-    """The key of one line of ``authorized_keys``, or why it is none (RFC 4253, 6.6)."""
+    """The key in a line of ``authorized_keys``, or why it is invalid (RFC 4253, 6.6)."""
     if "\n" in line.strip():
         return "a key is one line"
     found = _KEY.search(line)
@@ -56,7 +56,7 @@ def parse(line: str) -> PublicKey | str:
 
 
 def _fields(body: bytes) -> list[bytes] | None:
-    """The strings of a key, each after its length in four bytes; None where they do not add up."""
+    """The strings of a key, each after its length in four bytes; None if the lengths are inconsistent."""
     fields, at = [], 0
     while at < len(body):
         end = at + 4 + int.from_bytes(body[at : at + 4])

@@ -32,16 +32,16 @@ _KUBELETS: Final = frozenset(
     }
 )
 _KUBELETS_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
-"""What a node may say of itself under kubernetes.io (admission controller NodeRestriction)."""
+"""Label domains below kubernetes.io that a node may set for itself (admission controller NodeRestriction)."""
 _SET_BY_CONTROLLERS: Final = ("node.kubernetes.io/", "node-role.kubernetes.io/")
-"""Taints that Kubernetes sets and takes away itself (Taints and Tolerations)."""
+"""Taints that Kubernetes itself sets and removes (Taints and Tolerations)."""
 _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 MASTER_VCPUS: Final = 2
 MASTER_MIB: Final = 2048
-"""What kubeadm asks of a master (kubeadm, "Before you begin")."""
+"""The minimum memory of a master (kubeadm, "Before you begin")."""
 TESTED_PODS_PER_NODE: Final = 110
-"""What Kubernetes is tested with ("Considerations for large clusters")."""
+"""The number that Kubernetes is tested with ("Considerations for large clusters")."""
 
 
 @check("K8S001", Level.ERROR, "A version of Kubernetes that is not known.")
@@ -124,7 +124,7 @@ def many_pods(facts: Facts) -> Iterator[Finding]:
 
 
 def _labels(facts: Facts) -> Iterator[tuple[Path, str]]:
-    """Every label that a person gives to nodes."""
+    """Every label that the spec sets on nodes."""
     for key in facts.spec.kubernetes.labels:
         yield ("kubernetes", "labels", key), key
     for name, pool in facts.spec.pools.items():

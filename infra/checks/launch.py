@@ -1,4 +1,4 @@
-"""How a pool's machines are bought, started and equipped with disks (POOL)."""
+"""Purchase options, launch settings and disks of pools (POOL)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def configuration(facts: Facts) -> Iterator[Finding]:
 
 
 def _beyond_configurations(one: Machines) -> list[tuple[Path, str]]:
-    """What of a pool needs a launch template, where it has a launch configuration."""
+    """The settings of a pool that need a launch template, if it has a launch configuration."""
     pool = one.pool
     if pool.launch != "configuration":
         return []
@@ -121,7 +121,7 @@ def _beyond_configurations(one: Machines) -> list[tuple[Path, str]]:
 
 
 def _newer(one: Machines) -> list[Typed]:
-    """Types that launch configurations do not take."""
+    """Types that launch configurations do not support."""
     return [typed for typed in one.types if typed.type.family not in instances.BEFORE_2023]
 
 
@@ -235,7 +235,7 @@ def hibernation(facts: Facts) -> Iterator[Finding]:
 
 
 def _reserving(facts: Facts) -> Iterator[Group]:
-    """Groups with a reservation of their own."""
+    """Groups with their own capacity reservation."""
     for group in facts.groups:
         reserved = group.bounds.capacity_reservation
         if reserved is not None and (reserved.id or reserved.resource_group):
@@ -289,7 +289,7 @@ def reservation_spread(facts: Facts) -> Iterator[Finding]:
         assert reserved is not None
         names = [typed.type.name for typed in group.machines.types]
         several = group.zones if len(group.zones) > 1 else names
-        block = group.machines.pool.market.kind == "capacity-block"  # POOL048 speaks of those
+        block = group.machines.pool.market.kind == "capacity-block"  # reported by POOL048
         if reserved.id and len(several) > 1 and not block:
             message = f"a reservation is for one type in one zone; the pool may use {listed(several)}"
             yield Finding(

@@ -1,4 +1,4 @@
-"""Tunnels, gateways and their routing: what AWS and BGP do not accept (NET)."""
+"""Tunnels, gateways and their routing: values that AWS or BGP do not accept (NET)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINK_LOCAL: Final = IPv4Network("169.254.0.0/16")
 _LINKS_TAKEN: Final = tuple(
     IPv4Network(block) for block in (*(f"169.254.{third}.0/30" for third in range(6)), "169.254.169.252/30")
 )
-"""Inside blocks AWS keeps for itself (Site-to-Site VPN User Guide, "Tunnel options")."""
+"""Inside blocks that AWS reserves (Site-to-Site VPN User Guide, "Tunnel options")."""
 
 _NEVER_PUBLIC: Final = tuple(
     IPv4Network(block)
@@ -28,11 +28,11 @@ _NEVER_PUBLIC: Final = tuple(
         "192.168.0.0/16", "224.0.0.0/3",
     )
 )  # fmt: skip
-"""RFC 6890. Documentation's blocks are let through: examples are written in them."""
+"""RFC 6890. Documentation blocks are accepted, as examples use them."""
 
 _AWS_ASNS: Final = {7224: None, 9059: "eu-west-1", 10124: "ap-northeast-1", 17493: "ap-southeast-1"}
-"""Amazon's own, not to be had by a customer gateway: in every region, or in one
-(Site-to-Site VPN User Guide, "Customer gateway options")."""
+"""Amazon's own AS numbers, not allowed for a customer gateway: in every region, or in one (Site-to-Site VPN
+User Guide, "Customer gateway options")."""
 
 _RESERVED_ASNS: Final = {23456: "AS_TRANS (RFC 6793)", 65535: "reserved (RFC 7300)"}
 
@@ -42,7 +42,7 @@ _VPN_CONNECTIONS: Final = {
     "peering": ("vpn-connections-per-gateway", "a virtual private gateway has"),
     "transit-gateway": ("vpn-connections", "an account has in a region"),
 }
-"""By what joins regions: the quota of connections, and whose it is."""
+"""How regions are connected → the quota of VPN connections, and the gateway it applies to."""
 
 
 @check(
@@ -69,12 +69,12 @@ def links_too_small(facts: Facts) -> Iterator[Finding]:
 
 
 def _connections(facts: Facts, place: Place) -> int:
-    """The VPN connections of an AWS site: one for each public address of each linked site."""
+    """The number of VPN connections of an AWS site: one per public address of each linked site."""
     return sum(len(site.gateway.addresses) for _, site in facts.linked(place) if site.gateway is not None)
 
 
 def _speakers(facts: Facts) -> Iterator[tuple[str, Gateway]]:
-    """Gateways that speak BGP to some region."""
+    """Gateways with a BGP session to some region."""
     for name, site in facts.physical_sites.items():
         gateway = site.gateway
         if gateway is not None and _routing(facts, gateway) is Routing.BGP:
@@ -136,14 +136,14 @@ def vpn_connections(facts: Facts) -> Iterator[Finding]:
 
 
 PROPAGATED: Final = 100
-"""Routes that a route table learns from a virtual private gateway, which AWS does not raise (VPC User Guide,
-"Amazon VPC quotas", BGP advertised routes per route table). One customer gateway may announce as many
-(Site-to-Site VPN User Guide, "Quotas"); ours announces one."""
+"""Maximum routes that a route table learns from a virtual private gateway; AWS does not increase it (VPC
+User Guide, "Amazon VPC quotas", BGP advertised routes per route table). One customer gateway may announce
+as many (Site-to-Site VPN User Guide, "Quotas"); ours announces one."""
 
 
 def too_many_propagated(facts: Facts, place: Place) -> int:
-    """The routes that a region's tables learn, where those are more than they take; else 0. A gateway
-    announces its site's LAN and no more."""
+    """The number of routes that a region's tables learn if it exceeds the maximum, else 0. A gateway
+    announces only its site's LAN."""
     if defaults.interconnect(facts.spec) != "peering":
         return 0
     routes = sum(1 for _ in facts.linked(place))
@@ -255,5 +255,5 @@ def _routing(facts: Facts, gateway: Gateway) -> Routing:
 
 
 def _private(asn: int) -> bool:
-    """RFC 6996."""
+    """Whether the AS number is private (RFC 6996)."""
     return 64512 <= asn <= 65534 or 4200000000 <= asn <= 4294967294

@@ -1,4 +1,4 @@
-"""What is the same on every machine (MACH)."""
+"""Settings common to all machines (MACH)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _REGISTRY: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*(:\d{{1,5}})?|_default")
 _DOCKER: Final = frozenset(
     {"docker.com", "hub.docker.com", "index.docker.io", "registry-1.docker.io", "www.docker.io"}
 )
-"""What people take for the registry of images that name none: ``docker.io``."""
+"""Names that users mistake for Docker Hub's registry, ``docker.io``."""
 
 
 def _is_host(text: str) -> bool:
     try:
         ip_address(text)
     except ValueError:
-        # All digits and dots is an address that was mistyped (RFC 3696, section 2).
+        # Only digits and dots: a mistyped address (RFC 3696, section 2).
         return _HOST.fullmatch(text) is not None and not text.rpartition(".")[2].isdigit()
     return True
 

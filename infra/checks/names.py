@@ -1,4 +1,4 @@
-"""Names and tags of what is created in AWS (NAME)."""
+"""Names and tags of AWS resources (NAME)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from infra.model.names import (
 from infra.model.places import Gpus
 
 _NAME: Final = "Name"
-"""The tag that modules add."""
+"""The tag added by modules."""
 OURS: Final = frozenset(
     key.lower() for key in (*common_tags("", "", "", {}), *thing_tags("", "", pool=""), _NAME)
 )
-"""Tags that we set on what we create."""
+"""The tags that we set on resources."""
 _TAG_SIGNS: Final = frozenset("_.:/=+-@")
-"""Beside letters, digits and spaces of any script, what every service of AWS takes in tags. A line's end and
-a tab are not spaces (Tag Editor User Guide, "Tag naming limits"; IAM API Reference, Tag)."""
+"""Besides letters, digits and spaces of any script, the characters that every AWS service accepts in tags. A
+line break and a tab are not spaces (Tag Editor User Guide, "Tag naming limits"; IAM API Reference, Tag)."""
 _ENVIRONMENT: Final = "<environment>"
 
 
@@ -107,8 +107,8 @@ def _taken(sign: str) -> bool:
 
 
 def _tags_stated(facts: Facts) -> Iterator[tuple[Path, str, str]]:
-    """Each text of the spec that becomes a tag, with the tag's name and value: on everything we create, or on
-    Auto Scaling groups, for the autoscaler."""
+    """Each text in the spec that becomes a tag, with the tag's name and value: on all resources, or on Auto
+    Scaling groups for the autoscaler."""
     spec = facts.spec
     if spec.owner:
         yield ("owner",), "owner", spec.owner
@@ -146,10 +146,10 @@ def tag_count(facts: Facts) -> Iterator[Finding]:
 
 
 def _tags(facts: Facts, one: Machines) -> int:
-    """The tags of one of a pool's Auto Scaling groups.
+    """The maximum number of tags of a pool's Auto Scaling groups.
 
-    A group of several zones or types has fewer; they are counted all the same, as leaving one out must not
-    make a spec unsound.
+    A group with several zones or types has fewer; they are counted too, so that removing one cannot make a
+    spec invalid.
     """
     spec, pool = facts.spec, one.pool
     slices, mig = pool.gpus.time_slices, pool.gpus.mig

@@ -1,4 +1,4 @@
-"""Turns of phrase that messages share."""
+"""Phrases that several messages use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def addresses(number: int) -> str:
 
 
 def repeated(words: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Each word that stood in the list before, with its index."""
+    """Each repeated word, with its index."""
     seen: set[str] = set()
     for index, word in enumerate(words):
         if word in seen:

@@ -22,7 +22,7 @@ def known_type(facts: Facts) -> Iterator[Finding]:
 
 
 def meant_type(word: str) -> str:
-    """What to do about a type that the catalogue does not have."""
+    """What to do about a type that is not in the catalogue."""
     return meant(instances.suggest(word)) or "if it is new: invoke catalogue --refresh"
 
 
@@ -199,7 +199,7 @@ def weights_reversed(facts: Facts) -> Iterator[Finding]:
 
 
 def _size(kind: instances.InstanceType) -> tuple[int, int]:
-    """What makes one type larger than another: its GPUs, then its vCPUs."""
+    """The sort key of types by size: GPUs, then vCPUs."""
     return (kind.gpus.count if kind.gpus else 0, kind.vcpus)
 
 
@@ -225,7 +225,7 @@ def efa_type(facts: Facts) -> Iterator[Finding]:
 
 
 def _with_efa(kind: instances.InstanceType) -> str:
-    """``p4d.24xlarge has``: types of the family that have adapters."""
+    """``p4d.24xlarge has``: types of the family that support EFA."""
     family = [name for name in instances.names() if name.startswith(f"{kind.family}.")]
     able = [name for name in family if (found := instances.find(name)) and found.efa]
     return f"{listed(able)} {'has' if len(able) == 1 else 'have'} them" if able else ""
@@ -262,7 +262,7 @@ def cluster_types(facts: Facts) -> Iterator[Finding]:
 
 @check("POOL022", Level.ERROR, "A cluster placement group of a type that can't be in one.")
 def cluster_able(facts: Facts) -> Iterator[Finding]:
-    # EC2 User Guide, "Placement strategies": not burstable types, Macs, and M7i-flex
+    # EC2 User Guide, "Placement strategies": not burstable types, Macs, and M7i-flex.
     for one in facts.machines:
         for typed in one.types if one.pool.placement_group == "cluster" else ():
             family = typed.type.family
@@ -274,7 +274,7 @@ def cluster_able(facts: Facts) -> Iterator[Finding]:
 _BURSTABLE = frozenset({"t1", "t2", "t3", "t3a", "t4g"})
 
 SPREAD_PER_ZONE = 7
-"""Machines of a spread placement group in a zone (EC2 User Guide, "Placement groups")."""
+"""Maximum machines of a spread placement group in a zone (EC2 User Guide, "Placement groups")."""
 
 
 @check("POOL023", Level.ERROR, "A spread placement group of more machines than AWS spreads.")

@@ -70,7 +70,7 @@ def elastic_addresses(facts: Facts) -> Iterator[Finding]:
     primary = facts.primary.name if facts.primary else ""
     for node in facts.spec.access.ssh_nodes.values():
         wanted[node.site or primary] += node.count if node.public else 0
-    # The quota is a region's, and sites may share one: said of the site that has most.
+    # The quota is per region, which sites may share: reported for the site that uses most of it.
     regions: defaultdict[str, list[Place]] = defaultdict(list)
     for place in facts.places.values():
         regions[place.region].append(place)
@@ -86,7 +86,7 @@ def elastic_addresses(facts: Facts) -> Iterator[Finding]:
 
 
 def may_run(facts: Facts) -> Mapping[tuple[str, str], Mapping[str, int]]:
-    """(AWS site, quota) → owner → the most vCPUs that it may take of it."""
+    """(AWS site, quota) → owner → the maximum number of vCPUs that it may use."""
     wanted: defaultdict[tuple[str, str], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     for group in facts.groups:
         for quota, vcpus in _most(group).items():
@@ -99,10 +99,10 @@ def may_run(facts: Facts) -> Mapping[tuple[str, str], Mapping[str, int]]:
 
 
 def _most(group: Group) -> dict[str, int]:
-    """Quota → the most vCPUs that a group may take of it, whichever types it happens to get."""
+    """Quota → the maximum number of vCPUs of a group, whichever types AWS selects."""
     market, units = group.machines.pool.market, group.bounds.max
     if market.kind == "capacity-block":
-        return {}  # reserved beforehand, beside the quotas of what is bought on demand
+        return {}  # reserved capacity does not count against On-Demand quotas
     spot = 0
     if market.kind == "spot":
         spot = units

@@ -1,4 +1,4 @@
-"""The reference of all checks, as ``docs/checks.md`` shows it: made from the registry, never by hand."""
+"""The reference of all checks, generated from the registry for ``docs/checks.md``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ What is *never* waived leaves nothing to plan from, or a secret in the file.
 
 
 def markdown() -> str:
-    """The whole page."""
+    """The whole page as Markdown."""
     return "\n".join([_HEAD, *_families()])
 
 

@@ -1,7 +1,7 @@
-"""The table of checks: rules across fields of the spec, each one small function with a stable code.
+"""The table of checks: rules across fields of the spec, each a small function with a stable code.
 
-A code is a family's letters and three digits. It is never reused for another rule, even after its rule is
-removed.
+A code consists of the letters of a family and three digits. It is never reused for another rule, even after
+its rule is removed.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ FAMILIES: Final[Mapping[str, str]] = {
     "NUM": "Numbers that stay for good",
     "UPD": "Changes of a live cluster",
 }
-"""The letters of a code → what its rules are about, in the order of the reference."""
+"""The letters of a code → the subject of its rules, in the order of the reference."""
 
 _CODE = re.compile(r"([A-Z]|K8)+\d{3}")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found: where, what, and what would fix it.
+    """A finding of a rule: path, message, and fix.
 
-    ``path`` is the place in the spec, as keys and indices.
+    ``path`` is the path in the spec, as keys and indices.
     """
 
     path: Path
@@ -56,15 +56,17 @@ class Finding:
 
 
 Rule: TypeAlias = Callable[[Facts], Iterator[Finding]]
-"""Everything that is wrong in its own matter. Pure; a rule that needs what another refuses stays silent."""
+"""Yields all findings of its subject. Pure; a rule that depends on a value which another rule rejects yields
+nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule and its code. ``doc`` is its line in the reference.
+    """A rule and its code. ``doc`` is its line in the reference.
 
-    ``function`` is None for what is raised elsewhere (the file's form, the lock file, the allocator) and only
-    declared here, for the reference and for waivers. What can't be waived leaves nothing to go on with.
+    ``function`` is None for problems that are raised elsewhere (the file's format, the lock file, the
+    allocator) and only declared here, for the reference and for waivers. A problem that cannot be waived
+    prevents any further processing.
     """
 
     code: str
@@ -98,7 +100,7 @@ def declare(code: str, level: Level, doc: str, *, waivable: bool = False) -> Non
 
 
 def registered() -> Mapping[str, Check]:
-    """Every check so far, in the order of their codes."""
+    """All checks registered so far, sorted by code."""
     return dict(sorted(_checks.items()))
 
 
@@ -111,9 +113,10 @@ def _add(one: Check) -> None:
 
 
 UNUSED_WAIVER: Final = "WAIV002"
-"""A waiver without a finding: known only when all rules have run."""
+"""A waiver without a finding, which is known only after all rules have run."""
 
-# Codes whose findings are raised elsewhere: they need more than the spec, or come before there is one.
+# Codes whose findings are raised elsewhere: they need more data than the spec, or are found before there is
+# one.
 for code, doc in {
     "SPEC001": "The file is not readable YAML: its syntax, its encoding, a tag, a merge key.",
     "SPEC002": "A key that the spec does not know.",

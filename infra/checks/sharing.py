@@ -17,7 +17,7 @@ class _Shared(NamedTuple):
     """GPUs of a pool or of a physical node, and how they are shared."""
 
     path: Path
-    """Of ``gpus``."""
+    """The path of ``gpus``."""
     gpu: Gpu | None
     time_slices: int
     mig: str | None

@@ -1,4 +1,4 @@
-"""Sites and regions: which exist, which is primary, and the machines in racks (SITE)."""
+"""Sites and regions: which exist, which is primary, and the machines at physical sites (SITE)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.schema.kubernetes import Kubernetes
 from infra.schema.sites import Nat, NodeRole
 
 ROOT_MODULES: Final = frozenset({"identity", "dns"})
-"""Module calls of the rendered root beside those of regions and of what joins them."""
+"""Module calls of the root module other than regions and their connections."""
 
 
 @check("SITE001", Level.ERROR, "More than one region is primary.")
@@ -84,7 +84,7 @@ def nat_gateway_zone(facts: Facts) -> Iterator[Finding]:
 
 
 def no_nat_gateway(zone: str) -> tuple[str, str]:
-    """What is wrong with a NAT gateway in a zone that has none, and what would fix it."""
+    """Message and hint for a NAT gateway in a zone that does not support any."""
     return (
         f"AWS makes no NAT gateway in {zone}",
         "'nat: one' with another zone first serves this one too; or leave the zone out",
@@ -306,7 +306,7 @@ def free_name(facts: Facts) -> Iterator[Finding]:
 @check("SITE023", Level.WARNING, "Settings of Kubernetes without a region for the control plane.")
 def no_region(facts: Facts) -> Iterator[Finding]:
     spec = facts.spec
-    # Whatever else wants a region says so itself.
+    # Other features that need a region have their own rules.
     storage = spec.storage.efs or spec.storage.s3
     wanted = spec.pools or storage or spec.access.ssh_nodes or spec.research
     if not facts.places and not wanted and spec.kubernetes != Kubernetes():
@@ -315,13 +315,13 @@ def no_region(facts: Facts) -> Iterator[Finding]:
 
 
 def driver_misfit(gpu: gpus.Gpu, branch: int) -> str:
-    """Why a branch does not run a GPU."""
+    """Why a driver branch does not support a GPU."""
     if branch < gpu.first_driver:
         return f"{gpu.name} needs driver {gpu.first_driver} or newer, not {branch}"
     return f"{gpu.name} has no driver after {gpu.last_driver}, so none from {branch}"
 
 
 def best_driver(models: list[gpus.Gpu]) -> str:
-    """A hint with the branch that runs all GPUs, or that there is none."""
+    """A hint with the branch that supports all GPUs, or that there is none."""
     best = drivers.newest_for(models)
     return f"take {best.branch}" if best else "no driver runs all of them: they need images of their own"

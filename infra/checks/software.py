@@ -1,4 +1,4 @@
-"""Versions of what machines install from outside of their distribution (SOFT)."""
+"""Versions of software from outside of the distribution (SOFT)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from infra.errors import Level, Path
 from infra.schema.machines import Pin
 
 _VERSION: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~_-]*")
-"""Debian Policy 5.6.12, and PEP 440, which asks for less."""
+"""Debian Policy 5.6.12, and PEP 440, which allows fewer characters."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _PLACEHOLDER: Final = re.compile(r"%\{([^}]*)\}")
 _FILLED: Final = ("arch", "machine")
-"""What is put into a URL."""
+"""Placeholders in a URL."""
 _FETCHED: Final = ("archive", "signed", "client")
-"""Ways that have a URL."""
+"""Installation methods with a URL."""
 
 
 def _known(facts: Facts) -> Iterator[tuple[Path, Pin, Software]]:
@@ -85,7 +85,7 @@ def url_form(facts: Facts) -> Iterator[Finding]:
 )
 def unchecked(facts: Facts) -> Iterator[Finding]:
     for path, pin, found in _known(facts):
-        # A mirror serves what the makers serve: the catalogue's sums of its own version hold there too.
+        # A mirror serves the vendor's files, so the catalogue's checksums of its own version apply.
         if found.way not in ("archive", "client") or pin.sha256:
             continue
         if pin.version != found.version or not found.sha256:

@@ -1,4 +1,4 @@
-"""Storage, and where state and secrets are kept (STO)."""
+"""Storage, and the locations of state and secrets (STO)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SYSTEM: Final = frozenset(
     }
     | {"/tmp", "/usr", "/var", "/var/lib", "/var/log"}  # noqa: S108  names of places, not files of ours
 )
-"""A mount there hides what the system needs (Filesystem Hierarchy Standard)."""
+"""Folders that a mount would hide from the system (Filesystem Hierarchy Standard)."""
 _SYSTEM_BELOW: Final = ("/bin/", "/boot/", "/dev/", "/etc/", "/lib/", "/proc/", "/run/", "/sbin/", "/sys/")
 
 
@@ -117,7 +117,7 @@ def nfs_role(facts: Facts) -> Iterator[Finding]:
 
 
 def _mounts(facts: Facts) -> Iterator[tuple[Path, str, frozenset[str]]]:
-    """Each mounted path with the places that it serves."""
+    """Each mounted path with the sites that mount it."""
     storage, everywhere = facts.spec.storage, frozenset(facts.spec.sites)
     for name, efs in storage.efs.items():
         yield ("storage", "efs", name, "path"), efs.path, frozenset(efs.regions or facts.places)
@@ -210,7 +210,8 @@ def lifecycle(facts: Facts) -> Iterator[Finding]:
 
 @check("STO014", Level.ERROR, "EFS can't combine a performance mode with a throughput mode.")
 def efs_modes(facts: Facts) -> Iterator[Finding]:
-    # EFS User Guide, "Amazon EFS performance specifications": elastic throughput is for general purpose.
+    # EFS User Guide, "Amazon EFS performance specifications": elastic throughput requires general purpose
+    # mode.
     for name, efs in facts.spec.storage.efs.items():
         if efs.performance == "maxIO" and efs.throughput == "elastic":
             message = "EFS has no elastic throughput with maxIO"

@@ -1,4 +1,4 @@
-"""Waivers: findings that a person has decided to live with."""
+"""Waivers: findings that the user has accepted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Book:
             self._by_code[waiver.code].append(index)
 
     def reason(self, code: str, path: str) -> str:
-        """Why a person lives with a finding, or the empty string. Marks the waivers that match as used."""
+        """The reason of a matching waiver, or the empty string. Marks matching waivers as used."""
         matching = [
             index for index in self._by_code.get(code, ()) if _covers(self._waivers[index].path, path)
         ]
@@ -32,7 +32,7 @@ class Book:
         return self._waivers[matching[0]].reason if matching else ""
 
     def unused(self, checks: Mapping[str, Check]) -> Iterator[Finding]:
-        """Waivers that could have matched and did not. Ask when every finding has asked for its reason."""
+        """Findings for waivers that did not match. Call it after all findings have been matched."""
         for index, waiver in enumerate(self._waivers):
             known = checks.get(waiver.code)
             if index not in self._used and known is not None and known.waivable:

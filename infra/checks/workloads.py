@@ -1,4 +1,4 @@
-"""Which GPUs workloads may use, and how many are guaranteed to whom (WORK)."""
+"""Which GPUs workloads may use, and how many are guaranteed to each group (WORK)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from infra.schema.addons import is_on
 
 _OLDEST_FIRST: Final = ("old", "standard", "new")
 _MOST_FLAVORS: Final = 64
-"""Flavors of one group of resources (Kueue, ``ClusterQueue``)."""
+"""Maximum flavors of a resource group (Kueue, ``ClusterQueue``)."""
 
 
 def _gpus(facts: Facts) -> Iterator[tuple[str, int]]:
-    """Every model of GPU, and how many of it there are at most."""
+    """Every GPU model, and the maximum number of its GPUs."""
     for node in facts.nodes:
         if node.node.gpus is not None:
             yield node.node.gpus.model, node.node.gpus.count

@@ -1,4 +1,4 @@
-"""The first verb: reads a spec, and reports all problems together, each with file and line."""
+"""Loads a spec, and reports all problems together, each with file and line."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from infra.schema import Spec
 __all__ = ["ENVIRONMENT_LENGTH", "Loaded", "load"]
 
 ENVIRONMENT_LENGTH: Final = NAMES["iam-role"].characters - len("-access-gateway")
-"""Characters of an environment's name: the longest name that is not cut is that of a role of machines."""
+"""Maximum characters of an environment's name: the longest name that is not shortened is that of a role of
+machines."""
 
 _ENVIRONMENT: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 _KEPT: Final = {"internal": "the names of its own load balancers", "sg": "the ids of security groups"}
-"""How no name may begin (ELB API Reference, CreateLoadBalancer; EC2 API Reference, CreateSecurityGroup)."""
+"""Prefixes that AWS reserves (ELB API Reference, CreateLoadBalancer; EC2 API Reference,
+CreateSecurityGroup)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A sound spec, where each of its values was written, and what was worth saying about it."""
+    """A valid spec, the positions of its values, and warnings."""
 
     spec: Spec
     root: Value
@@ -40,11 +42,11 @@ class Loaded:
     """Warnings, and errors that were waived."""
 
     def position(self, path: SpecPath) -> Position:
-        """Where the value at ``path``, or the nearest one above it, was written."""
+        """The position of the value at ``path``, or of the nearest one above it."""
         return self.root.at(path).position
 
     def origins(self) -> Iterator[tuple[SpecPath, str, Position]]:
-        """Each value that was written, as text, with its place."""
+        """Each value in the file, as text, with its position."""
         for path, value in self.root.leaves():
             if value.content is not None:
                 yield (
@@ -55,9 +57,9 @@ class Loaded:
 
 
 def load(path: Path) -> Loaded:
-    """The spec of a file and all that it extends.
+    """The spec of a file and everything that it extends.
 
-    Raises ``SpecError`` with every problem there is, if one of them is an error that nobody waived.
+    Raises ``SpecError`` with all problems if one of them is an error without a waiver.
     """
     with paused():
         return _load(path)
@@ -70,7 +72,7 @@ def _load(path: Path) -> Loaded:
     if not root.content:
         raise SpecError([_empty(root)])
     twice = [undotted(problem.path) for problem in form]
-    # Mappings that are written twice are joined.
+    # Mappings whose keys are duplicated are merged.
     unknown = {place: () for place in twice if not isinstance(root.at(place).content, dict)}
     structure = validate(root, unknown)
     problems = [*form, *structure.problems, *_file_name(path, root)]
@@ -83,7 +85,7 @@ def _load(path: Path) -> Loaded:
 
 
 def _certain(structure: Structure) -> Collection[Problem]:
-    """What rules find whatever is meant where the spec's form has faults."""
+    """Findings of rules that hold however the structural faults are fixed."""
 
     def certain(problem: Problem) -> bool:
         path = undotted(problem.path)
@@ -105,7 +107,7 @@ def _empty(root: Value) -> Problem:
 
 
 def _file_name(path: Path, root: Value) -> list[Problem]:
-    """What is wrong with the environment's name, which begins every name in AWS: buckets take no capitals."""
+    """Problems of the environment's name, which starts every name in AWS: bucket names must be lower-case."""
     name, most = path.stem, ENVIRONMENT_LENGTH
     if len(name) > most:
         message = f"{name} has {len(name)} characters; an environment's name has at most {most}"

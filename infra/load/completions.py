@@ -1,8 +1,8 @@
 """Converts a spec with structural faults to the specs that it may become once they are fixed.
 
-The faults leave some values unknown. Each completion fills them in differently: with the default, each choice
-of a closed list, each name that the spec uses. A rule's finding that holds for all completions does not
-depend on the unknown values.
+The faults leave some values unknown. Each completion fills them in differently: with the default, each
+choice of an enumeration, each name that the spec uses. A rule's finding that holds for all completions does
+not depend on the unknown values.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from infra.schema import Spec
 from infra.schema.formatting import bare, choices, hints, item_of, kinds, models, part_of
 
 MOST: Final = 16
-"""How many completions are made at most."""
+"""Maximum number of completions."""
 
 _NESTED: Final = 6
-"""How many names, the most used, are those of entries of mappings within mappings."""
+"""Maximum number of names, the most frequent ones, for entries of nested mappings."""
 
 _NOT_WRITTEN: Final = object()
 """Marks a field that is left to its default."""
@@ -38,10 +38,10 @@ _SCALARS: Final = (
     "https://login.a.example/a", "arn:aws:kms:us-west-2:123456789012:key/a",
     "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n",
 )  # fmt: skip
-"""Between them, values of every scalar type of the language."""
+"""Values of every scalar type of the language."""
 
 _TEXTS: Final = ("p5.48xlarge", "p2.xlarge", "g5.xlarge", "m6i.xlarge", "h100", "k80", "an explanation of it")
-"""Texts whose meaning is in the catalogue."""
+"""Texts that are keys of the catalogue."""
 
 
 def _is_collection(annotation: Any) -> bool:
@@ -51,14 +51,14 @@ def _is_collection(annotation: Any) -> bool:
 
 @dataclass(frozen=True)
 class OfAnyName:
-    """An entry of a mapping whose key is not known."""
+    """An entry of a mapping whose key is unknown."""
 
     entry: Any
     names: tuple[str, ...] = ()
 
 
 def annotation_at(root: Value, path: Path) -> Any:
-    """What the language says of the place at ``path``; None where it knows no such place."""
+    """The type annotation of the field at ``path``; None if there is no such field."""
     annotation: Any = Spec
     for index, step in enumerate(path):
         if annotation is None:
@@ -72,16 +72,16 @@ def annotation_at(root: Value, path: Path) -> Any:
 
 
 def kind_of(value: Value) -> object:
-    """What ``kind`` says there."""
+    """The value of its ``kind``."""
     kind = value.child("kind")
     return kind and kind.content
 
 
 def completions(root: Value, unknown: Mapping[Path, Sequence[Any]]) -> Iterator[Any]:
-    """Plain data of specs that have ``root``'s values except at the paths of ``unknown``.
+    """Plain data of specs with ``root``'s values except at the paths of ``unknown``.
 
-    ``unknown``: path → values that it may have beside those that its type suggests. None where all sites,
-    pools or images are unknown: nearly every rule is about them.
+    ``unknown``: path → possible values besides those that its type suggests. Yields nothing if all sites,
+    pools or images are unknown, as nearly every rule depends on them.
     """
     if any(len(path) < 2 and _is_collection(annotation_at(root, path)) for path in unknown):
         return
@@ -107,7 +107,7 @@ def _named(root: Value, path: Path, value: Any, names: Iterable[str]) -> Any:
 
 
 def _put(data: Any, path: Path, value: Any) -> None:
-    """Put a value there, where the place exists: a part of something that is itself unknown may not."""
+    """Set a value at the path if its parent exists: parts of an unknown value may not."""
     for step in path[:-1]:
         try:
             data = data[step]
@@ -125,7 +125,7 @@ def _put(data: Any, path: Path, value: Any) -> None:
 
 
 def _names(value: Value, annotation: Any) -> Iterator[str]:
-    """The names that the spec gives to its things, and its texts, which may refer to others."""
+    """The names that the spec defines, and its texts, which may refer to them."""
     part = part_of(annotation, kind_of(value))
     if isinstance(value.content, str):
         yield from (value.content, value.content.partition(".")[0])
@@ -141,7 +141,7 @@ def _names(value: Value, annotation: Any) -> Iterator[str]:
 
 
 def _fillers(root: Value, path: Path, names: Iterable[str]) -> list[Any]:
-    """Values that the type of a place allows, the default first; none for all of the spec."""
+    """Possible values for the type at a path, the default first; empty for the whole spec."""
     annotation = annotation_at(root, path) if path else None
     if annotation is None:
         return []
@@ -152,7 +152,7 @@ def _fillers(root: Value, path: Path, names: Iterable[str]) -> list[Any]:
 
 
 def _neighbours(root: Value, path: Path, annotation: Any) -> list[str]:
-    """In a list of texts those that differ from the others in the last letter, as zones of a region do."""
+    """In a list of texts: values that differ from the others in the last letter, as zones of a region do."""
     others = root.at(path[:-1]).content
     if not isinstance(others, list):
         return []
@@ -162,7 +162,7 @@ def _neighbours(root: Value, path: Path, annotation: Any) -> list[str]:
 
 @cache
 def _values(annotation: Any, names: tuple[str, ...]) -> list[Any]:
-    """The least that may be written, then the most, then all kinds of things."""
+    """The minimum, then the maximum, then other values of a type."""
     by_choice = (_of_choice(choice, names) for choice in choices(annotation))
     found = [value for values in zip_longest(*by_choice, fillvalue=_NOT_WRITTEN) for value in values]
     return _fitting(annotation, (value for value in found if value is not _NOT_WRITTEN))
@@ -187,7 +187,7 @@ def _of_choice(annotation: Any, names: tuple[str, ...]) -> list[Any]:
 
 
 def _mappings(key: Any, item: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Each of these but the last has an entry of every name in the spec: references find theirs."""
+    """All but the last have an entry for every name in the spec, so that references can be resolved."""
     entries = _values(item, tuple(names[:_NESTED]))
     if not entries:
         return
@@ -198,7 +198,7 @@ def _mappings(key: Any, item: Any, names: Sequence[str]) -> Iterator[dict[str, A
 
 
 def _fitting(annotation: Any, values: Iterable[Any]) -> list[Any]:
-    """Those that a type allows."""
+    """The values that a type accepts."""
     adapter = TypeAdapter[Any](annotation)
     return [value for value in values if _fits(adapter, value)]
 
@@ -211,7 +211,7 @@ def _parts(part: type[BaseModel], names: tuple[str, ...]) -> list[dict[str, Any]
     least = {name: found[0] for name, found in required.items()}
     others = [
         {
-            # Each field goes through its values at a pace of its own, so that they meet in different ways.
+            # Each field cycles through its values at a different pace, which varies the combinations.
             name: found[(1 + index * (2 * place + 1)) % len(found)]
             for place, (name, found) in enumerate(values.items())
             if found
@@ -230,7 +230,7 @@ def _fits(adapter: TypeAdapter[Any], value: Any) -> bool:
 
 
 def likely_fields(root: Value, path: Path, value: Any) -> Iterator[Path]:
-    """The fields of the part at ``path`` that are not written there, and may have this plain value."""
+    """The fields that are missing in the part at ``path`` and may have this plain value."""
     part = part_of(annotation_at(root, path), kind_of(root.at(path)))
     for field in part.model_fields if part else ():
         if root.at(path).child(field) is None and _fitting(hints(part)[field], (value,)):
@@ -238,7 +238,7 @@ def likely_fields(root: Value, path: Path, value: Any) -> Iterator[Path]:
 
 
 def likely_kind(root: Value, path: Path) -> str:
-    """The one kind of thing that has all the fields written there; empty where several or none have."""
+    """The only kind that has all the fields at the path; empty if several or none do."""
     value, parts = root.at(path), models(annotation_at(root, path))
     written = set(value.content) - {"kind"} if isinstance(value.content, dict) else set()
     found = [part for part in parts if written and written <= part.model_fields.keys()]

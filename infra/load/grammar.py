@@ -1,4 +1,4 @@
-"""Explains what is wrong with a file that is not YAML, at the place where it has to be fixed."""
+"""Explains syntax errors in YAML, at the position that has to be fixed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Words(NamedTuple):
     message: str
     hint: str = ""
     at_start: bool = False
-    """Whether to point at the start of what could not be read, rather than at where reading it ended."""
+    """Whether to point at the start of the unreadable part rather than at where parsing stopped."""
 
 
 _INDENT: Final = "check the indentation of this line, and put a value with ': ' in it in quotes"
@@ -36,11 +36,11 @@ _WORDS: Final = {
     "found undefined alias": _Words("no anchor of this name precedes it", _STAR),
     "did not find expected alphabetic or numeric character": _Words("no name of an anchor or alias", _STAR),
 }  # fmt: skip
-"""libyaml's words → ours. Where PyYAML is without libyaml, its own are shown as they are."""
+"""libyaml's messages → ours. If PyYAML does not use libyaml, its own messages are shown."""
 
 
 def problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    """The one fault that the parser stopped at."""
+    """The error at which the parser stopped."""
     if isinstance(error, ReaderError):
         before = text.partition(chr(error.character))[0]
         place = Position(file, before.count("\n") + 1, len(before) - before.rfind("\n"))

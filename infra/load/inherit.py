@@ -1,8 +1,8 @@
-"""``extends``: an environment starts from another file, and its own values win.
+"""``extends``: an environment starts from another file and overrides its values.
 
-The rule: mappings merge key by key, at every depth; anything else (a scalar, a list) replaces what the base
-had; ``null`` removes the base's value, so that the default applies again. A base may itself extend another;
-``extends`` is relative to the file that contains it.
+Mappings merge key by key, at every depth; anything else (a scalar, a list) replaces the base's value;
+``null`` removes it, so that the default applies again. A base may itself extend another; ``extends`` is
+relative to the file that contains it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from infra.load.source import Value, parse
 
 
 def merge(base: Value, over: Value) -> Value:
-    """``over`` on top of ``base``. Each value keeps the place where it was written."""
+    """``over`` merged onto ``base``. Each value keeps its position."""
     if not isinstance(base.content, dict) or not isinstance(over.content, dict):
         return over
     content = dict(base.content)
@@ -29,7 +29,7 @@ def merge(base: Value, over: Value) -> Value:
 
 
 def read(path: Path) -> tuple[Value, list[Problem]]:
-    """The values of a spec file with all that it extends, and what is wrong with their form."""
+    """The values of a spec file with everything that it extends, and problems of their format."""
     return _read(path, (), None)
 
 
@@ -67,7 +67,7 @@ def _read(path: Path, seen: tuple[Path, ...], asked: Position | None) -> tuple[V
 
 
 def _shown(path: Path) -> str:
-    """The path as a person in the working directory would write it."""
+    """The path relative to the working directory."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:

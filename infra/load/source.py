@@ -1,7 +1,7 @@
 """Converts YAML text to values with their positions.
 
-Scalars stay the text that was written; the spec's types decide what they mean (so YAML 1.1's ``no`` and
-``022`` hold no surprise), save for null: an empty value, ``~`` and ``null`` have no text.
+Scalars remain text; the spec's types interpret them (so YAML 1.1's ``no`` and ``022`` are not converted),
+except null: an empty value, ``~`` and ``null`` have no text.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from infra.errors import Path, Position, Problem, dotted
 from infra.load import grammar
 
 TWICE: Final = "SPEC005"
-"""A key is written twice: the one fault here that leaves the rest of the file known."""
+"""A duplicate key: the only error here after which the rest of the file can be used."""
 
 MOST_VALUES = 2_000_000
-"""Aliases may repeat values up to this many; above it the file is taken for a mistake (or an attack)."""
+"""Maximum number of values including those repeated by aliases; a file above it is refused as a mistake or
+an attack."""
 
 _TAGS = {
     yaml.ScalarNode: "tag:yaml.org,2002:str",
@@ -30,16 +31,16 @@ _Base: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """PyYAML's base loader, without its search for the tag of each value: here every scalar is text."""
+    """PyYAML's base loader, without resolving the tag of each value, as every scalar is text."""
 
     def resolve(self, kind: type[yaml.Node], _value: object, _implicit: object) -> str:
         return _TAGS[kind]
 
     def descend_resolver(self, *_: object) -> None:
-        """There is nothing to look for."""
+        """Tags are not resolved."""
 
     def ascend_resolver(self) -> None:
-        """There is nothing to look for."""
+        """Tags are not resolved."""
 
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
@@ -50,7 +51,7 @@ Content: TypeAlias = "dict[str, Value] | list[Value] | str | None"
 
 @dataclass(slots=True)
 class Value:
-    """A value and its place: the key's in a mapping, the item's in a list."""
+    """A value and its position: the key's in a mapping, the item's in a list."""
 
     content: Content
     position: Position
@@ -74,7 +75,7 @@ class Value:
         return None
 
     def plain(self) -> Any:
-        """The value without places: dicts, lists, text and None."""
+        """The value without positions: dicts, lists, text and None."""
         content = self.content
         if isinstance(content, dict):
             return {key: value.plain() for key, value in content.items()}
@@ -83,7 +84,7 @@ class Value:
         return content
 
     def leaves(self, path: Path = ()) -> Iterator[tuple[Path, Value]]:
-        """Every scalar and every empty collection, with its path, in the order written."""
+        """Every scalar and every empty collection with its path, in the order of the file."""
         if isinstance(self.content, dict) and self.content:
             for key, value in self.content.items():
                 yield from value.leaves((*path, key))
@@ -95,7 +96,7 @@ class Value:
 
 
 def replaced(root: Value, path: Path, value: Value | None) -> Value:
-    """A copy in which ``value`` is at ``path``, or nothing; unchanged where the path leads nowhere."""
+    """A copy with ``value`` at ``path``, or without it if None; unchanged if the path does not exist."""
     if not path:
         return value or root
     content, step = root.content, path[0]
@@ -116,7 +117,7 @@ def replaced(root: Value, path: Path, value: Value | None) -> Value:
 
 @dataclass(slots=True)
 class _Reader:
-    """One pass over the nodes of one file."""
+    """Converts the nodes of one file."""
 
     file: str
     problems: list[Problem] = field(default_factory=list)
@@ -178,7 +179,7 @@ class _Reader:
         return content
 
     def both(self, path: Path, first: Value, again: Value) -> Value:
-        """What a key that is written twice means: of mappings both, of anything else it is not known."""
+        """The value of a duplicate key: mappings are merged, anything else is unknown."""
         message = f"duplicate key; first in line {first.position.line}"
         self.problems.append(Problem(TWICE, dotted(path), message, position=again.position))
         if not isinstance(first.content, dict) or not isinstance(again.content, dict):
@@ -190,9 +191,9 @@ class _Reader:
 
 
 def parse(text: str, file: str) -> tuple[Value, list[Problem]]:
-    """The values of one YAML file, and what is wrong with its form (SPEC001, SPEC005).
+    """The values of a YAML file, and problems of its format (SPEC001, SPEC005).
 
-    ``file`` is the name that positions carry. A file without content is an empty mapping.
+    ``file`` is the name used in positions. A file without content is an empty mapping.
     """
     start = Position(file, 1)
     try:

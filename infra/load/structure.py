@@ -1,4 +1,4 @@
-"""Converts values to a Spec, and pydantic's errors to problems in the spec's own terms and places."""
+"""Converts values to a Spec, and pydantic's errors to problems with paths and positions in the spec."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ _EXPECTED: Final = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
-"""Pydantic's kinds of error → what is expected. For all others it is one value."""
+"""Pydantic's error type → what is expected. For all others it is a single value."""
 
 
 _MOVED: Final = {"autoscaler.notices": "kubernetes.alerts"}
 """Key of an earlier version → where it is now."""
 
 _ROUNDS: Final = 8
-"""A kind that is corrected, or a key, brings its contents' faults to light: after so many rounds there are
-none left in any spec."""
+"""Correcting a kind or a key reveals errors in its contents: no spec needs more rounds than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What a spec's form says."""
+    """The result of validating a spec's structure."""
 
     root: Value
-    """The values, with misspelt keys and kinds as they were probably meant, and without unknown keys."""
+    """The values, with misspelt keys and kinds corrected as far as they can be guessed, and without unknown
+    keys."""
     spec: Spec | None
-    """None if the form has faults."""
+    """None if there are errors."""
     problems: tuple[Problem, ...]
-    """Every fault."""
+    """All errors."""
     unknown: Mapping[Path, Sequence[Any]]
-    """The places in ``root`` whose values are not known for them, each with values that it may have."""
+    """Paths in ``root`` whose values are unknown because of the errors, each with possible values."""
 
     def completions(self) -> Iterator[Spec]:
-        """Specs that it may become once the faults are fixed; none where too little is known of it."""
+        """Specs that it may become once the errors are fixed; empty if too much is unknown."""
         for data in completions(self.root, self.unknown):
             try:
                 yield Spec.model_validate(data)
@@ -69,9 +69,9 @@ class Structure:
 
 
 def validate(root: Value, unknown: Mapping[Path, Sequence[Any]] = MappingProxyType({})) -> Structure:
-    """The spec, or everything that is wrong with its structure.
+    """The spec, or all errors of its structure.
 
-    ``unknown`` are places whose values were not known before, and values that each may have.
+    ``unknown`` are paths whose values were unknown before, and possible values of each.
     """
     places = dict(unknown)
     problems: dict[tuple[str, str], Problem] = {}
@@ -93,7 +93,7 @@ def validate(root: Value, unknown: Mapping[Path, Sequence[Any]] = MappingProxyTy
 
 
 def _corrected(root: Value, fault: _Fault, unknown: dict[Path, Sequence[Any]]) -> Value:
-    """The values as they were probably meant; what can't be guessed becomes ``unknown``."""
+    """The values with the error corrected; what cannot be guessed becomes ``unknown``."""
     path, value = fault.path, fault.value
     if fault.kind == "extra_forbidden":
         without = replaced(root, path, None)
@@ -120,7 +120,7 @@ def _corrected(root: Value, fault: _Fault, unknown: dict[Path, Sequence[Any]]) -
 
 
 def _name(text: str) -> str:
-    """The name that a person probably meant: ``Big GPUs`` → ``big-gpus``."""
+    """The name that was probably meant: ``Big GPUs`` → ``big-gpus``."""
     return "-".join(re.findall(r"[a-z0-9]+", text.lower())) or "a"
 
 
@@ -129,9 +129,9 @@ def _holds(root: Value, path: Path) -> bool:
 
 
 def _causes(faults: Sequence[_Fault]) -> list[_Fault]:
-    """The faults without those that others bring along.
+    """The errors without those that follow from others.
 
-    A list whose entry is bad is not also too short, and a key that is misspelt is not also missing.
+    A list with an invalid entry is not also too short, and a misspelt key is not also missing.
     """
     paths = [fault.path for fault in faults]
     misspelt = {(*fault.path[:-1], fault.near) for fault in faults if fault.near}
@@ -146,7 +146,7 @@ def _causes(faults: Sequence[_Fault]) -> list[_Fault]:
 
 
 class _Fault:
-    """One of pydantic's errors, put on its place in the file."""
+    """One of pydantic's errors, with its path in the file."""
 
     def __init__(self, root: Value, error: Any) -> None:
         self.kind: str = error["type"]
@@ -155,13 +155,13 @@ class _Fault:
         self.text: str = error["msg"]
         self.path = _path(root, error["loc"], self.kind)
         self.of_key = error["loc"][-1:] == ("[key]",)
-        """Whether it is a mapping's key that is wrong, not its value."""
+        """Whether a mapping's key is invalid, not its value."""
         self.value = root.at(self.path)
         self.annotation = annotation_at(root, self.path[:-1] if self.kind == "extra_forbidden" else self.path)
         self.keys: Sequence[str] = ()
-        """For an unknown key: the ones that are known there."""
+        """For an unknown key: the keys that are allowed there."""
         self.elsewhere = ""
-        """For an unknown key: the kind of thing that has it."""
+        """For an unknown key: the kind that has it."""
         self.near = ""
         """For an unknown key: the one that was probably meant."""
         if self.kind == "extra_forbidden":
@@ -195,7 +195,7 @@ class _Fault:
         return "SPEC003", *self._form()
 
     def _form(self) -> tuple[str, str]:
-        """Message and hint for a value of the wrong form."""
+        """Message and hint for a value of the wrong type."""
         expected = _EXPECTED.get(self.kind, "one value")
         if self.input is None:
             return "has no value", self._instead_of_null()
@@ -252,7 +252,7 @@ def _choices(expected: str) -> list[str]:
 
 
 def _path(root: Value, location: tuple[str | int, ...], kind: str) -> Path:
-    """Pydantic's location as a path in the file: without the tags of unions and the marks of keys."""
+    """Pydantic's location as a path in the file: without union tags and key markers."""
     path: list[str | int] = []
     value = root
     for index, part in enumerate(location):
