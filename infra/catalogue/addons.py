@@ -1,7 +1,7 @@
-"""Parts of the cluster beyond its core: what each is, where it comes from, and in which version it is tested.
+"""Add-ons: components beyond the cluster's core, their sources and tested versions.
 
-An add-on is manifests of ours with an ``image``, or a Helm ``chart``, whose own images it brings. Sources are
-in ``sources.md``.
+An add-on is manifests of ours with an ``image``, or a Helm ``chart`` with its own images. Sources are in
+``sources.md``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from infra.catalogue.tables import table
 
 Where: TypeAlias = Literal["always", "gpus", "efa", "efs", "s3", "nfs"]
-"""What a cluster must have for an add-on to make sense: GPUs, adapters, file systems, buckets, exports."""
+"""What a cluster must have for an add-on to apply: GPUs, EFA interfaces, file systems, buckets, exports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +25,17 @@ class Chart:
     """``https://…``, or ``oci://…`` without the chart's name."""
     name: str
     version: str
-    """The tested one."""
+    """The tested version."""
     namespace: str
-    """Where it is installed."""
+    """The namespace in which it is installed."""
     minors: tuple[str, ...] = ()
-    """The first and the last minor of Kubernetes that its makers list this version for; empty where they name
-    no last one."""
+    """The first and last minor version of Kubernetes that its documentation lists for this version; empty if
+    it lists no last one."""
     images: tuple[str, ...] = ()
-    """Container images of the tested version with the values that Causeway sets."""
+    """Container images of the tested version, with the values that Causeway sets."""
 
     def lists(self, minor: str) -> bool:
-        """Whether it is known to work with a minor, or nothing to the contrary is."""
+        """Whether it is known to work with a minor version, or nothing is known to the contrary."""
         if not self.minors:
             return True
         first, last = (tuple(map(int, each.split("."))) for each in self.minors)
@@ -44,29 +44,29 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class AddOn:
-    """A part that the spec turns on and off."""
+    """An add-on that the spec enables or disables."""
 
     name: str
     does: str
-    """Half a sentence: what it is for."""
+    """Its purpose, in half a sentence."""
     default: bool
-    """Whether it is on where the spec does not say."""
+    """Whether it is enabled by default."""
     where: Where
     chart: str | None
-    """A chart's name, which ``chart`` knows."""
+    """The name of a chart, for ``chart``."""
     image: str | None
-    """For manifests of ours: an image's name, which ``image`` knows."""
+    """For manifests of ours: the name of an image, for ``image``."""
     part_of: str | None
-    """The add-on whose chart brings it."""
+    """The add-on whose chart includes it."""
     needs: tuple[str, ...]
-    """Add-ons that must be on as well."""
+    """Add-ons that must be enabled too."""
     images: tuple[str, ...] = ()
     """For a part of another add-on's chart: the container images that it adds."""
 
 
 @cache
 def find(name: str) -> AddOn | None:
-    """The add-on of that name, or None."""
+    """The add-on with this name, or None."""
     row: Mapping[str, Any] | None = table("addons")["addons"].get(name)
     if row is None:
         return None
@@ -91,7 +91,7 @@ def names() -> Sequence[str]:
 
 @cache
 def chart(name: str) -> Chart:
-    """The chart of that name. KeyError for one that no add-on uses."""
+    """The chart with this name. Raises KeyError if no add-on uses it."""
     row = table("addons")["charts"][name]
     return Chart(
         row["repository"],
@@ -105,14 +105,14 @@ def chart(name: str) -> Chart:
 
 @cache
 def image(name: str) -> str:
-    """``repository:tag`` of an image: ``image("flannel")`` is ``ghcr.io/flannel-io/flannel:v…``. KeyError for
-    one that nothing uses."""
+    """``repository:tag`` of an image: ``image("flannel")`` is ``ghcr.io/flannel-io/flannel:v…``. Raises
+    KeyError if nothing uses it."""
     row = table("addons")["images"][name]
     return f"{row['repository']}:{row['tag']}"
 
 
 def tested(one: AddOn) -> str | None:
-    """The version of its chart, or of its image; None for what comes with another add-on."""
+    """The version of its chart or image; None for a part of another add-on."""
     if one.chart is not None:
         return chart(one.chart).version
     return image(one.image).rpartition(":")[2] if one.image is not None else None

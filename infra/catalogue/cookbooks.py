@@ -1,4 +1,4 @@
-"""What a cookbook's ``metadata.rb`` states (https://docs.chef.io/config_rb_metadata/), read without Ruby."""
+"""Reads a cookbook's ``metadata.rb`` (https://docs.chef.io/config_rb_metadata/) without Ruby."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _VERSION: Final = re.compile(r"^version\s+(['\"])(\d+\.\d+(?:\.\d+)?)\1\s*$", re
 
 
 def version(metadata: str) -> str | None:
-    """The version that the text of a ``metadata.rb`` states; None where it is not plainly there."""
+    """The version in the text of a ``metadata.rb``; None if it is not a plain string."""
     found = _VERSION.search(metadata)
     return found[2] if found else None

@@ -1,8 +1,8 @@
-"""Branches of NVIDIA's Linux driver: how long each lives, and the newest CUDA it runs.
+"""Branches of NVIDIA's Linux driver: their support periods, and the newest CUDA version each supports.
 
 Source: https://docs.nvidia.com/datacenter/tesla/drivers/ (life cycle) and the CUDA toolkit's release notes
-(driver of each toolkit). Containers bring their CUDA; within a major version they run on any driver of that
-major version, and ``cuda`` here is the newest that a driver was made for.
+(driver of each toolkit). Containers include their CUDA; within a major version they run on any driver of
+that major version, and ``cuda`` here is the newest that a driver was built for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPEN_MODULES_SINCE: Final = 515
 """The first branch with open kernel modules (NVIDIA's driver documentation)."""
 
 Lifetime: TypeAlias = Literal["long-term", "production", "new-feature", "legacy"]
-"""Three years, one year, until the next branch; or old, and kept for GPUs that no newer branch knows."""
+"""Three years, one year, until the next branch; or old, and kept for GPUs that no newer branch supports."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,16 +30,16 @@ class Driver:
     """``570``."""
     lifetime: Lifetime
     cuda: str
-    """The newest CUDA version it runs: ``12.8``."""
+    """The newest supported CUDA version: ``12.8``."""
     ends: str | None
-    """The month after which NVIDIA does not update it, ``2026-02``; None where it did not say."""
+    """The last month of updates, ``2026-02``; None if NVIDIA did not announce it."""
     last_ubuntu: str | None = None
-    """The last Ubuntu release that it is built for, its later kernels too; None while it is updated."""
+    """The last Ubuntu release that it is built for, including its later kernels; None while it is updated."""
 
     def runs_cuda(self, version: str) -> bool:
         """Whether a CUDA version (``12.8``) runs on it.
 
-        Anything older does; since CUDA 11 also newer ones of the same major version
+        Any older version does; since CUDA 11 also newer ones of the same major version
         (https://docs.nvidia.com/deploy/cuda-compatibility/, minor version compatibility).
         """
         wanted, own = _numbers(version), _numbers(self.cuda)
@@ -48,7 +48,7 @@ class Driver:
 
 @cache
 def find(branch: int) -> Driver | None:
-    """The branch of that number, or None."""
+    """The branch with this number, or None."""
     row = table("drivers").get(str(branch))
     return (
         Driver(branch, row["lifetime"], row["cuda"], row.get("ends"), row.get("last_ubuntu")) if row else None
@@ -62,9 +62,10 @@ def names() -> Sequence[int]:
 
 
 def newest_for(gpus: Iterable[Gpu]) -> Driver | None:
-    """The branch to install for a set of GPUs that one image must drive, or None where no branch runs all.
+    """The branch to install for a set of GPUs that one image must support; None if no branch supports all.
 
-    A branch with a long life is preferred to a newer one with a short one: long-term, then production.
+    A branch with a longer support period is preferred to a newer one with a shorter one: long-term, then
+    production.
     """
     wanted = tuple(gpus)
     fit = [
@@ -75,7 +76,7 @@ def newest_for(gpus: Iterable[Gpu]) -> Driver | None:
 
 
 def suggest(branch: int) -> int:
-    """The known branch nearest to an unknown one."""
+    """The known branch closest to an unknown one."""
     return min(names(), key=lambda known: (abs(known - branch), -known))
 
 

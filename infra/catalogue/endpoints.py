@@ -1,7 +1,7 @@
-"""VPC endpoints: which services have them, and under which names AWS knows those.
+"""VPC endpoints: the services that have them, and their names at AWS.
 
-A gateway endpoint is a route and costs nothing; an interface endpoint is an address in each zone, paid by the
-hour (AWS PrivateLink Guide, "AWS services that integrate with AWS PrivateLink").
+A gateway endpoint is a route and free of charge; an interface endpoint is an address in each zone, with an
+hourly price (AWS PrivateLink Guide, "AWS services that integrate with AWS PrivateLink").
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ Word: TypeAlias = Literal[
     "s3", "autoscaling", "ec2", "ec2messages", "ecr", "elasticfilesystem", "elasticloadbalancing", "kms",
     "logs", "monitoring", "secretsmanager", "ssm", "ssmmessages", "sts",
 ]  # fmt: skip
-"""What a spec may name."""
+"""The names of services in a spec."""
 
 WORDS: Final[tuple[Word, ...]] = get_args(Word)
 
 GATEWAYS: Final = frozenset({"s3"})
-"""Services whose endpoint is a route."""
+"""Services with a gateway endpoint."""
 
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = {"ecr": ("ecr.api", "ecr.dkr")}
-"""A registry's API and the registry itself have an endpoint each (ECR User Guide, "Amazon ECR interface VPC
+"""A registry's API and the registry itself each have an endpoint (ECR User Guide, "Amazon ECR interface VPC
 endpoints")."""
 
 _CHINESE: Final = frozenset(
     {"autoscaling", "ec2", "ecr.api", "ecr.dkr", "elasticfilesystem", "monitoring", "sts"}
 )
-"""Services whose name begins with ``cn.`` in China; those of the others are as everywhere. There is no rule:
+"""Services whose name begins with ``cn.`` in China; other names are the same everywhere. There is no rule:
 ``ec2 describe-vpc-endpoint-services`` lists them."""
 
 
 def services(word: Word) -> tuple[str, ...]:
-    """The services that a word of the spec stands for: ``("ecr.api", "ecr.dkr")``."""
+    """The services for a name in the spec: ``("ecr.api", "ecr.dkr")``."""
     return _PARTS.get(word, (word,))
 
 

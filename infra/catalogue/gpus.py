@@ -1,6 +1,6 @@
-"""NVIDIA GPUs, in racks and in EC2 instances, and the driver branches that run them.
+"""NVIDIA GPUs, at physical sites and in EC2 instances, and the driver branches that support them.
 
-Sources are in ``sources.md``. Memory of GPUs in EC2 is what AWS states.
+Sources are in ``sources.md``. Memory of GPUs in EC2 is as stated by AWS.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CLASSES: Final[Mapping[str, GpuClass]] = {
     "hopper": "new",
     "blackwell": "new",
 }
-"""Where work of a priority class may go: without tensor cores, with them, and the ones everybody wants."""
+"""The classes that priority classes select by: without tensor cores, with them, and the latest ones."""
 _NEW: Final = frozenset({"a100-40gb", "a100-80gb", "h100", "h200", "l40s"})
-"""GPUs of the class ``new`` that their architecture alone would not put there."""
+"""GPUs of the class ``new`` whose architecture is in another class."""
 _LAST_CUDA: Final[Mapping[str, str]] = {
     "kepler": "11.8",
     "maxwell": "12.9",
@@ -43,58 +43,58 @@ _LAST_CUDA: Final[Mapping[str, str]] = {
 }
 """CUDA 12.0 dropped Kepler, CUDA 13.0 Maxwell, Pascal and Volta (release notes of both)."""
 _OPEN: Final = frozenset({"turing", "ampere", "ada", "hopper", "blackwell"})
-"""Architectures that NVIDIA's open kernel modules drive (those with a GPU System Processor)."""
+"""Architectures that NVIDIA's open kernel modules support (those with a GPU System Processor)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A model of GPU. Boards with two GPUs (K80, M60) count as two GPUs."""
+    """A GPU model. Boards with two GPUs (K80, M60) count as two GPUs."""
 
     slug: str
-    """What a spec says: ``titan-x-pascal``, ``a100-40gb``."""
+    """The name in specs: ``titan-x-pascal``, ``a100-40gb``."""
     name: str
-    """What NVIDIA calls it."""
+    """NVIDIA's name."""
     aliases: tuple[str, ...]
     architecture: Architecture
     compute_capability: str
     """``6.1``."""
     memory_mib: int
     gpu_class: GpuClass
-    """What batch work may ask for: ``old`` (before tensor cores), ``standard``, ``new``."""
+    """The class that batch work may request: ``old`` (before tensor cores), ``standard``, ``new``."""
     first_driver: int
-    """The first driver branch on Linux that knows it."""
+    """The first driver branch on Linux that supports it."""
     last_driver: int | None
-    """The last branch that does; None while NVIDIA still supports it."""
+    """The last branch that supports it; None while NVIDIA still supports it."""
     mig: bool
-    """Whether it can be split (Multi-Instance GPU)."""
+    """Whether it supports MIG (Multi-Instance GPU)."""
     mig_profiles: Mapping[str, int]
-    """Sizes of its instances, without media extensions → how many of one size a GPU holds."""
+    """MIG profiles without media extensions → how many instances of one profile a GPU has."""
 
     @property
     def open_kernel_modules(self) -> bool:
-        """Whether NVIDIA's open kernel modules drive it: Turing and newer."""
+        """Whether NVIDIA's open kernel modules support it: Turing and newer."""
         return self.architecture in _OPEN
 
     @property
     def proprietary_kernel_modules(self) -> bool:
-        """Whether the proprietary modules drive it: all but Blackwell."""
+        """Whether the proprietary modules support it: all but Blackwell."""
         return self.architecture != "blackwell"
 
     @property
     def last_cuda(self) -> str | None:
-        """The last CUDA toolkit that makes code for it, ``12.9``; None while the newest does."""
+        """The last CUDA toolkit that compiles code for it, ``12.9``; None if the newest does."""
         if self.compute_capability == "3.0":
             return "10.2"
         return _LAST_CUDA.get(self.architecture)
 
     def runs(self, driver: int) -> bool:
-        """Whether a driver branch knows the GPU."""
+        """Whether a driver branch supports the GPU."""
         return self.first_driver <= driver and (self.last_driver is None or driver <= self.last_driver)
 
 
 @cache
 def find(slug: str) -> Gpu | None:
-    """The GPU of that slug, alias or product name (``NVIDIA TITAN X (Pascal)``), or None."""
+    """The GPU with this slug, alias or product name (``NVIDIA TITAN X (Pascal)``), or None."""
     name = _by_word().get(_word(slug))
     if name is None:
         return None
@@ -129,8 +129,8 @@ def suggest(slug: str) -> str:
 
 
 def sizes(slug: str) -> Sequence[str]:
-    """What to write in place of a name that GPUs of several memory sizes have: ``a100`` → ``a100-40gb``,
-    ``a100-80gb``. Empty for a name of one GPU."""
+    """The slugs for a name that GPUs of several memory sizes have: ``a100`` → ``a100-40gb``, ``a100-80gb``.
+    Empty for a name of one GPU."""
     sized = re.compile(re.escape(_word(slug)) + r"-\d+gb")
     found = {gpu: word for word, gpu in _by_word().items() if sized.fullmatch(word)}
     return sorted(found.values()) if len(found) > 1 else ()
@@ -138,7 +138,7 @@ def sizes(slug: str) -> Sequence[str]:
 
 @cache
 def _by_word() -> Mapping[str, str]:
-    """Every way to write a GPU → its slug."""
+    """Every accepted name of a GPU → its slug."""
     words: dict[str, str] = {}
     for slug, row in table("gpus").items():
         for word in (slug, row["name"], *row.get("aliases", ())):

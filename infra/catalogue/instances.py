@@ -1,8 +1,8 @@
-"""EC2 instance types: what a machine of each type has.
+"""EC2 instance types and their hardware.
 
 Source: ``ec2 describe-instance-types``
-(https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceTypeInfo.html) in ``instances.json``,
-one type a line, and types that AWS no longer lists but labs still name in ``retired.json``.
+(https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceTypeInfo.html) in ``instances.json``, one
+type per line, and types that AWS no longer lists but labs still use in ``retired.json``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _INTERCONNECTS: Final = {
     "p6-b200": "nvswitch",
     "p6-b300": "nvswitch",
 }
-"""How the GPUs of a family are joined, where they are several (EC2 User Guide, accelerated instances)."""
+"""The connection between the GPUs of a family, if there are several (EC2 User Guide, accelerated
+instances)."""
 
 BEFORE_2023: Final = frozenset({
     "a1", "c1", "c3", "c4", "c5", "c5a", "c5ad", "c5d", "c5n", "c6a", "c6g", "c6gd", "c6gn", "c6i",
@@ -38,12 +39,12 @@ BEFORE_2023: Final = frozenset({
     "r6idn", "r6in", "t1", "t2", "t3", "t3a", "t4g", "trn1", "u-12tb1", "u-18tb1", "u-24tb1", "u-3tb1",
     "u-6tb1", "u-9tb1", "vt1", "x1", "x1e", "x2gd", "x2idn", "x2iedn", "x2iezn", "z1d",
 })  # fmt: skip
-"""The families that AWS had released by the end of 2022: all that launch configurations take
+"""The families that AWS had released by the end of 2022: the only ones that launch configurations support
 (https://docs.aws.amazon.com/autoscaling/ec2/userguide/launch-configurations.html)."""
 
 _BANDWIDTH = re.compile(r"(?:(\d+)x )?(\d+(?:\.\d+)?) Gigabit")
 _OUTDATED: Final = frozenset({"k520", "k80", "m60"})
-"""GPUs that are never suggested for a misspelled name."""
+"""GPUs that are not suggested for a misspelled name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ class Gpu:
     count: int
     """How many the operating system sees; a fraction of a GPU counts as one."""
     memory_mib: int
-    """Of one."""
+    """Of one GPU."""
     share: float = 1.0
-    """The part of a physical GPU that one is: below 1 for g6f and gr6f, which need NVIDIA's vGPU driver."""
+    """The share of a physical GPU: below 1 for g6f and gr6f, which need NVIDIA's vGPU driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +73,21 @@ class InstanceType:
     gpus: Gpu | None
     """NVIDIA GPUs. Other accelerators (Inferentia, Trainium, FPGAs) are not distinguished."""
     network: str
-    """As AWS words it: ``Up to 10 Gigabit``, ``4x 100 Gigabit``, ``Moderate``."""
+    """AWS's description: ``Up to 10 Gigabit``, ``4x 100 Gigabit``, ``Moderate``."""
     network_gbps: float
-    """The most it reaches over all its GPUs, in Gbit/s; 0 where AWS never said."""
+    """The maximum over all network cards, in Gbit/s; 0 if AWS does not state it."""
     network_cards: int
     efa_interfaces: int
-    """The most Elastic Fabric Adapters; 0 where there are none."""
+    """The maximum number of Elastic Fabric Adapters; 0 if it supports none."""
     local_disk_gb: int
     """Instance store, all disks together, in GB as AWS counts (10^9 bytes)."""
     bare_metal: bool
     nitro: bool
     """Built on Nitro: EBS volumes show as NVMe devices, the serial console works."""
     spot: bool
-    """Whether it can be had on the spot market."""
+    """Whether Spot Instances are available."""
     retired: bool
-    """Whether AWS has stopped listing it; an account may still run some."""
+    """Whether AWS no longer lists it; an account may still run some."""
 
     @property
     def efa(self) -> bool:
@@ -104,13 +105,14 @@ class InstanceType:
 
     @property
     def interconnect(self) -> str | None:
-        """How its GPUs are joined: ``nvlink``, ``nvswitch`` (needs NVIDIA Fabric Manager), or None."""
+        """The connection between its GPUs: ``nvlink``, ``nvswitch`` (needs NVIDIA Fabric Manager), or
+        None."""
         return _INTERCONNECTS.get(self.family) if self.gpus and self.gpus.count > 1 else None
 
 
 @cache
 def find(name: str) -> InstanceType | None:
-    """The type of that name, or None where neither AWS's list nor the retired types have it."""
+    """The type with this name; None if it is in neither AWS's list nor the retired types."""
     listed = _listed().get(name)
     if listed is not None:
         return _type(name, listed, retired=False)
@@ -120,22 +122,23 @@ def find(name: str) -> InstanceType | None:
 
 @cache
 def names() -> Sequence[str]:
-    """Every type, retired ones too, sorted."""
+    """Every type, including retired ones, sorted."""
     return tuple(sorted({*_listed(), *_retired()}))
 
 
 def suggest(name: str) -> str:
-    """The type that was probably meant by an unknown name, or the empty string where none is near.
+    """The type that was probably meant by an unknown name; the empty string if none is close.
 
-    ``p9.xlarge`` gives ``p3.2xlarge``; see `infra.catalogue.likeness`. Always the same answer.
+    ``p9.xlarge`` gives ``p3.2xlarge``; see `infra.catalogue.likeness`. Deterministic.
     """
-    from infra.catalogue.likeness import likely_type  # only needed for a mistake
+    from infra.catalogue.likeness import likely_type  # only needed for errors
 
     return likely_type(name, names(), unlikely=_outdated)
 
 
 def bandwidth_gbps(network: str) -> float | None:
-    """Gbit/s of AWS's words (``Up to 12.5 Gigabit``, ``4x 100 Gigabit``); None for ``High`` and the like."""
+    """Gbit/s from AWS's description (``Up to 12.5 Gigabit``, ``4x 100 Gigabit``); None for ``High`` and the
+    like."""
     found = _BANDWIDTH.search(network)
     return int(found[1] or 1) * float(found[2]) if found else None
 
@@ -156,7 +159,7 @@ def _retired() -> Mapping[str, Any]:
 
 
 def _type(name: str, row: Mapping[str, Any], *, retired: bool) -> InstanceType:
-    """A row of a table. What most types share is left out of it."""
+    """A row of a table. Values that most types share are omitted there."""
     network = row["network"]
     return InstanceType(
         name=name,

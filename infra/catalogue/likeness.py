@@ -1,7 +1,7 @@
 """Suggests an instance type for a name that does not exist.
 
-First a typo (``P3-2xlarge``, ``mi6.large``, ``m6i.xlrge``), then the shape of the name: the same family
-letters, then the nearest size, generation and options. Pure and deterministic.
+First for a typo (``P3-2xlarge``, ``mi6.large``, ``m6i.xlrge``), then by the form of the name: the same
+family letters, then the closest size, generation and options. Pure and deterministic.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _UNITS: Final = {"nano": 1 / 16, "micro": 1 / 8, "small": 1 / 4, "medium": 1 / 2
 
 
 def likely_type(name: str, known: Sequence[str], *, unlikely: Callable[[str], bool]) -> str:
-    """The known type nearest to ``name``, or the empty string where none is near.
+    """The known type closest to ``name``; the empty string if none is close.
 
-    ``unlikely`` tells types that are suggested only to who names their generation.
+    ``unlikely`` returns whether a type is suggested only for names with its generation.
     """
     word = _tidy(name)
     if word in known:
@@ -53,23 +53,23 @@ def _tidy(name: str) -> str:
 
 
 def _distance(wanted: re.Match[str], name: str, unlikely: Callable[[str], bool]) -> float:
-    """How far a known type is from the wanted shape. One is a size twice as large, or two generations."""
+    """The distance of a known type from the wanted form. One is a size twice as large, or two generations."""
     shape = _SHAPE.fullmatch(name)
     if shape is None:
         return 8.0
     units, asked = _units(shape["size"]), _units(wanted["size"])
-    apart = 4.0  # bare metal has no place on the scale of sizes
+    apart = 4.0  # bare metal has no position in the order of sizes
     if units and asked:
         apart = abs(log2(units / asked))
     elif shape["size"] == wanted["size"]:
         apart = 0.0
-    # A generation that is far off says little of which one was meant.
+    # A generation that is far off says little about which one was meant.
     generations = abs(int(shape["generation"]) - int(wanted["generation"]))
     apart += 0.5 * min(generations, 2) + 0.01 * generations
     if shape["options"] != wanted["options"]:
         if wanted["options"]:
             apart += 0.6 + 0.2 * len({*shape["options"]} ^ {*wanted["options"]})
-        else:  # without an option people mean Intel, and never another architecture
+        else:  # no option usually means Intel, and never another architecture
             apart += 0.9 if "g" in shape["options"] else {"i": 0.2, "a": 0.3}.get(shape["options"], 0.4)
     if generations and unlikely(name):
         apart += 1.5
@@ -81,7 +81,7 @@ def _alikeness(word: str, name: str) -> float:
 
 
 def _units(size: str) -> float | None:
-    """A size in units of ``large``, or None where the word has no place on that scale."""
+    """A size in units of ``large``, or None if it is not in the order of sizes."""
     if size in _UNITS:
         return _UNITS[size]
     times = re.fullmatch(r"(\d+)xlarge", size)

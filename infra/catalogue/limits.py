@@ -1,6 +1,6 @@
-"""What AWS takes: lengths of names, sizes of blocks, counts of things.
+"""AWS's limits: lengths of names, sizes of blocks, counts of resources.
 
-Names that we make are cut by ``infra.model.names``; names that people choose are refused by checks.
+Generated names are shortened by ``infra.model.names``; names in a spec are refused by checks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from infra.shipped_files import ROOT
 
 @dataclass(frozen=True, slots=True)
 class NameLimit:
-    """What AWS takes as the name of a thing."""
+    """AWS's limit for names of a kind."""
 
     characters: int
-    """The most."""
+    """The maximum."""
     least: int = 1
     source: str = ""
 
@@ -54,7 +54,7 @@ NAMES: Final[dict[str, NameLimit]] = {
     "tag-value": NameLimit(256, 0, source=_TAGS),
     "target-group": NameLimit(32, source=f"{_ELB}/API_CreateTargetGroup.html"),
 }
-"""Kind of thing → what its name may be."""
+"""Kind of resource → the limit of its name."""
 
 TAGS_PER_RESOURCE: Final = 50
 """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"""
@@ -64,7 +64,7 @@ VPC_PREFIXES: Final = range(16, 29)
 (https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html)."""
 
 RESERVED_PER_SUBNET: Final = 5
-"""Addresses of a subnet that AWS keeps
+"""Addresses that AWS reserves in a subnet
 (https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html)."""
 
 
@@ -75,8 +75,8 @@ _ENDS: Final = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
 
 def refused_bucket_name(name: str) -> str:
-    """Why S3 takes no bucket of that name, or the empty string (S3 User Guide, "General purpose bucket naming
-    rules", https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html)."""
+    """Why S3 does not accept a bucket name, or the empty string (S3 User Guide, "General purpose bucket
+    naming rules", https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html)."""
     least, most = NAMES["s3-bucket"].least, NAMES["s3-bucket"].characters
     if not least <= len(name) <= most:
         return f"it has {len(name)} characters, and may have {least} to {most}"
@@ -94,13 +94,13 @@ POLICY_CHARACTERS: Final = 10_240
 (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html, "Role policies")."""
 
 _ENTRY: Final = 3
-"""An entry's quotes and comma in a list of JSON."""
+"""The quotes and comma of an entry in a JSON list."""
 _BUCKET: Final = len("arn:aws:s3:::") + _ENTRY
 _NODES: Final = 1_052
-"""Secrets, file systems, and what nodes ask of EC2 and Auto Scaling, where the cluster's name and the
-environment's have three letters."""
+"""Secrets, file systems, and calls of EC2 and Auto Scaling, if the names of cluster and environment have
+three letters."""
 _CONDITIONS: Final = 4
-"""Lists of all regions among them."""
+"""The number of lists of all regions among them."""
 _BUCKETS: Final = 458
 _KEYS: Final = 190
 _SERVICE: Final = len("s3..amazonaws.com") + _ENTRY
@@ -109,16 +109,16 @@ _SERVICE: Final = len("s3..amazonaws.com") + _ENTRY
 def policy_characters(
     regions: Iterable[str], buckets: Iterable[tuple[str, bool]], keys: Iterable[str]
 ) -> int:
-    """The characters of the policies of a cluster's nodes, give or take the few of its own name.
+    """The approximate number of characters of a cluster's node policies.
 
-    What does not grow with a spec is measured on plans of ``modules/identity`` (``tests/templates``).
+    The constant part is measured on plans of ``modules/identity`` (``tests/templates``).
 
     ``buckets``: name, and whether nodes may only read it. ``keys``: ARNs of the buckets' keys.
     """
     regions, keys = tuple(regions), tuple(keys)
     size = _NODES + _CONDITIONS * sum(len(region) + _ENTRY for region in regions)
     named = [(len(name) + _BUCKET, read_only) for name, read_only in buckets]
-    # The bucket and, with "/*", its objects: to read, and once more to write.
+    # The bucket and, with "/*", its objects: once for reading, once for writing.
     size += sum((2 if read_only else 4) * (length + 1) for length, read_only in named)
     size += _BUCKETS if named else 0
     if keys:
@@ -130,7 +130,7 @@ def policy_characters(
 _MODULE: Final = ROOT / "templates" / "terraform" / "modules" / "network" / "security_groups.tf"
 _GROUP: Final = re.compile(r"\bgroup\s*=\s*\"([a-z-]+)\"")
 _OPEN_GROUP: Final = "vpn"
-"""The group whose ports the world reaches."""
+"""The group with ports that are open to the internet."""
 
 
 def inbound_rules(inside: int, overlay: int, world: int) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
 """The resolved cluster: frozen dataclasses that renderers and drivers read.
 
-Mappings in the model are never written to after ``resolve``. ``key`` is a name as an identifier
-(hyphens become underscores) for Terraform and Jinja.
+Mappings in the model are never changed after ``resolve``. ``key`` is a name as an identifier (hyphens become
+underscores) for Terraform and Jinja.
 """
 
 from infra.model.cluster import Cluster, to_json

@@ -1,4 +1,4 @@
-"""The resolved cluster: every decision made, nothing left to look up."""
+"""The resolved cluster, with all decisions made."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class State(Struct, frozen=True):
 
     @property
     def terraform(self) -> str:
-        """The oldest Terraform and OpenTofu that can keep it so: S3's own lock file came with 1.10."""
+        """The oldest version of Terraform and OpenTofu that supports it: S3 lock files came with 1.10."""
         return "1.10" if self.kind == "s3" else "1.6"
 
 
@@ -48,23 +48,23 @@ class Secrets(Struct, frozen=True):
     prefix: str
     """``/causeway/research``."""
     region: str
-    """The AWS region of an AWS store."""
+    """The AWS region of a store in AWS."""
     copies: tuple[str, ...] = ()
-    """Other AWS regions that an AWS store keeps the token to join in: those whose machines have no way out of
-    their region."""
+    """Other AWS regions in which a store in AWS keeps a copy of the join token, for machines that cannot
+    reach other regions."""
 
 
 class Cluster(Struct, frozen=True):
-    """One file's meaning. Renderers and drivers read this and nothing else."""
+    """A resolved spec. Renderers and drivers read nothing else."""
 
     name: str
     environment: str
-    """The spec file's name without its ending; the first part of every AWS name."""
+    """The spec file's name without its extension; the first part of every AWS name."""
     domain: str
     owner: str
     tags: Mapping[str, str]
-    """On everything: ours (cluster, environment, managed-by) and the spec's. ``site`` and ``role`` come
-    from the thing itself."""
+    """Tags on all resources: ours (cluster, environment, managed-by) and the spec's. ``site`` and ``role``
+    are set per resource."""
     aws: Aws
     state: State
     secrets: Secrets
@@ -72,11 +72,11 @@ class Cluster(Struct, frozen=True):
     regions: tuple[Region, ...]
     """In overflow order: the primary one first."""
     retired: tuple[RetiredRegion, ...]
-    """Regions that left the spec and still have resources, as far as the lock file knows."""
+    """Regions that left the spec and may still have resources, according to the lock file."""
     sites: tuple[PhysicalSite, ...]
-    """Physical sites, by name."""
+    """Physical sites, sorted by name."""
     gateways: tuple[SiteGateway, ...]
-    """Of the physical sites that are joined to the rest, by site."""
+    """Gateways of physical sites that are connected to others, sorted by site."""
     machines: Machines
     images: tuple[Image, ...]
     pools: tuple[NodePool, ...]
@@ -91,37 +91,37 @@ class Cluster(Struct, frozen=True):
     access: Access
     autoscaler: Autoscaler
     software: tuple[Pin, ...]
-    """What machines install from outside of their distribution, by name."""
+    """Software from outside of the distribution, sorted by name."""
     client: Client
-    """What runs cookbooks on them."""
+    """The client that runs cookbooks on machines."""
     gpu_families: tuple[GpuFamily, ...]
-    """Architectures of the GPUs that there are, by name."""
+    """Architectures of the cluster's GPUs, sorted by name."""
     research: Research | None
-    """None where researchers' code has no store."""
+    """None if there is no store for researchers' code."""
     tracking: Tracking | None
-    """None where the cluster has no MLflow."""
+    """None if the cluster has no MLflow."""
     web_identity: WebIdentity | None
-    """None where no pod has a role at AWS."""
+    """None if no pod has an AWS role."""
 
     @property
     def instances(self) -> tuple[Instance, ...]:
-        """The machines in the cloud that have a name of their own, and are in no pool."""
+        """The named cloud machines, which are not in a pool."""
         masters = self.control_plane.masters if self.control_plane else ()
         return (*masters, *self.ssh_nodes, *self.access_gateways)
 
     def is_node(self, roles: Iterable[str]) -> bool:
-        """Whether a machine with these roles is a node: none is without a control plane."""
+        """Whether a machine with these roles is a node; never without a control plane."""
         return self.control_plane is not None and makes_node(roles)
 
     def region(self, site: str) -> Region:
-        """The region of an AWS site. KeyError for any other."""
+        """The region of an AWS site. Raises KeyError for any other."""
         for region in self.regions:
             if region.name == site:
                 return region
         raise KeyError(site)
 
     def image(self, name: str) -> Image:
-        """The image of a name. KeyError for any other."""
+        """The image with this name. Raises KeyError if it does not exist."""
         for image in self.images:
             if image.name == name:
                 return image
@@ -129,8 +129,8 @@ class Cluster(Struct, frozen=True):
 
 
 def to_json(value: object) -> str:
-    """A cluster, a part of one, or plain values, as text for people and for ``jq``: keys as they come, two
-    spaces a level, a line end at the end."""
+    """A cluster, a part of one, or plain values as JSON text: keys in order, indented by two spaces, with a
+    final newline."""
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=_plain), indent=2).decode() + "\n"
 
 

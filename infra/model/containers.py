@@ -1,4 +1,4 @@
-"""Container images, by the parts of their names."""
+"""Container images, with their names split into parts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class ContainerImage(Struct, frozen=True):
     repository: str
     """``library/busybox``."""
     tag: str
-    """Empty for one that only a digest names."""
+    """Empty for an image that only has a digest."""
     digest: str = ""
-    """``sha256:…``, where the name has one."""
+    """``sha256:…``, if the name has one."""
     users: tuple[str, ...] = ()
-    """Add-ons and parts of the cluster that run it, sorted."""
+    """Add-ons and components that use it, sorted."""
 
     @property
     def name(self) -> str:
-        """In full: ``docker.io/library/busybox:1.37.0``."""
+        """The full name: ``docker.io/library/busybox:1.37.0``."""
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.registry}/{self.repository}{tag}{f'@{self.digest}' if self.digest else ''}"
 
 
 def parse(name: str, users: tuple[str, ...] = ()) -> ContainerImage:
-    """An image by its name, with the defaults that container runtimes have (distribution/reference):
-    ``docker.io``, ``library/``, ``latest``."""
+    """Parse a name, with the defaults of container runtimes (distribution/reference): ``docker.io``,
+    ``library/``, ``latest``."""
     rest, _, digest = name.partition("@")
     first, slash, last = rest.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):

@@ -1,4 +1,4 @@
-"""What the ends of IPsec tunnels agree on."""
+"""The IPsec policy of tunnels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Ipsec(Struct, frozen=True):
-    """What both ends of every tunnel agree on, in the words of AWS and in those of strongSwan.
+    """The policy of both ends of every tunnel, in AWS's and strongSwan's terms.
 
     AWS Site-to-Site VPN User Guide, "Tunnel options"; swanctl.conf(5). Times in seconds.
     """
@@ -14,7 +14,7 @@ class Ipsec(Struct, frozen=True):
     encryption: tuple[str, ...]
     """AWS's names, for both phases: ``AES256-GCM-16``."""
     integrity: tuple[str, ...]
-    """AWS's names; the pseudo-random functions, where the cipher authenticates by itself."""
+    """AWS's names; the pseudo-random functions, as AEAD ciphers need no integrity algorithm."""
     dh_groups: tuple[int, ...]
     """Diffie-Hellman groups by IANA number."""
     phase1_lifetime: int
@@ -22,24 +22,24 @@ class Ipsec(Struct, frozen=True):
     rekey_margin: int
     rekey_fuzz_percent: int
     dpd_timeout: int
-    """After how long AWS takes a silent peer for dead."""
+    """How long AWS waits for a silent peer."""
     replay_window: int
-    """Packets."""
+    """In packets."""
     ike_proposals: tuple[str, ...]
     """swanctl's ``proposals``, best first."""
     esp_proposals: tuple[str, ...]
     """swanctl's ``esp_proposals``, best first."""
     ike_rekey: int
-    """When our end renews an IKE SA: before AWS's would."""
+    """When our end rekeys an IKE SA: before AWS does."""
     ike_rand: int
-    """Up to how much earlier, by chance, so that not all tunnels renew at once."""
+    """The maximum random time by which it is earlier, so that tunnels do not all rekey at once."""
     esp_rekey: int
     esp_rand: int
     esp_life: int
-    """When an ESP SA ends that nobody renewed."""
+    """The lifetime of an ESP SA that is not rekeyed."""
     dpd_delay: int
-    """After how long a silence our end asks whether the peer lives."""
+    """How long our end waits before it probes a silent peer."""
     hold: int
-    """BGP's hold time: after how long a silence a session, and the routes learnt on it, are gone. The smaller
-    of both ends' wins (RFC 4271, 4.2)."""
+    """BGP's hold time: how long a silent session, and its routes, are kept. The smaller value of both ends
+    is used (RFC 4271, 4.2)."""
     keepalive: int

@@ -1,4 +1,5 @@
-"""The Kubernetes cluster over all sites, what an empty node has, and how AWS knows the cluster's tokens."""
+"""The Kubernetes cluster over all sites, the resources of an empty node, and the web identity of pods at
+AWS."""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ class Taint(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As `kubectl taint` has it: ``key=value:Effect``."""
+        """In `kubectl taint`'s format: ``key=value:Effect``."""
         return f"{self.key}={self.value}:{self.effect}"
 
 
 class Share(Struct, frozen=True):
-    """A part of a machine."""
+    """A part of a machine's resources."""
 
     millicores: int
     mib: int
 
 
 class Reserved(Struct, frozen=True):
-    """What a node keeps from pods."""
+    """Resources that a node reserves."""
 
     kube: Share
     """For kubelet and containerd."""
@@ -42,21 +43,21 @@ class Reserved(Struct, frozen=True):
 
 
 class PriorityClass(Struct, frozen=True):
-    """A class of work."""
+    """A priority class of work."""
 
     name: str
     value: int
     gpu_classes: tuple[Literal["old", "standard", "new"], ...]
-    """Classes of GPUs that it is given, the first rather than the last: the newest first."""
+    """Classes of GPUs that it may use, newest first."""
     preempts: bool
     default: bool
-    """Whether work that names no class is of this one."""
+    """Whether it is the default of work without a class."""
     yields: bool
-    """Whether it makes way for nearly all else: without a use for GPUs, it may run beside idle ones."""
+    """Whether it is preempted by nearly all other work: without GPUs, it may run beside idle ones."""
 
 
 class Namespaces(Struct, frozen=True):
-    """What each namespace of a person or a group may hold at once; None: as much as there is."""
+    """The limits of each namespace of a user or a group; None: unlimited."""
 
     pods: int
     jobs: int
@@ -65,47 +66,47 @@ class Namespaces(Struct, frozen=True):
 
 
 class AddOn(Struct, frozen=True):
-    """A part beyond the cluster's core that is on."""
+    """An enabled add-on."""
 
     name: str
     chart: Chart | None
-    """None for manifests of ours, and for what another add-on's chart brings."""
+    """None for manifests of ours, and for parts of another add-on's chart."""
     image: str | None
-    """``repository:tag`` of manifests of ours."""
+    """``repository:tag`` used by manifests of ours."""
     values: Mapping[str, Any]
-    """The spec's values, nested as a chart has them."""
+    """The spec's values, nested as for Helm."""
 
 
 class Ingress(Struct, frozen=True):
-    """The way to internal pages, from inside and over the VPN alone."""
+    """The ingress of internal pages, reachable from inside and over the VPN only."""
 
     address: IPv4Address
-    """Of the service ranges' static part, so that no service is given it."""
+    """In the static part of the service range, so that it is never assigned dynamically."""
     fqdn: str
 
 
 class Overlay(Struct, frozen=True):
-    """How pods' packets get from node to node."""
+    """How packets of pods get from node to node."""
 
     backend: Literal["vxlan", "host-gw", "wireguard"]
     interface: str | None
-    """flannel's own interface on each node; None where packets go out as they are."""
+    """flannel's interface on each node; None if packets are routed without encapsulation."""
     mtu: int
-    """The largest packet of a pod, in bytes."""
+    """The MTU of pods, in bytes."""
     overhead: int
-    """What the backend adds to a packet between nodes, in bytes."""
+    """Bytes that the backend adds to a packet between nodes."""
     told: int
-    """The size that flannel is given, from which it takes off what it believes its backend needs."""
+    """The MTU that flannel is given, from which it subtracts the overhead that it assumes."""
     why: str
-    """What decides ``mtu``: the narrowest line, or the spec's own field."""
+    """What determines ``mtu``: the link with the smallest MTU, or the spec's field."""
     direct: tuple[str, ...]
-    """Physical sites whose nodes send each other pods' packets as they are."""
+    """Physical sites whose nodes route pods' packets directly."""
     routers: Mapping[str, str]
-    """AWS site → the host name of the machine that its VPC's routes to pods and services lead to."""
+    """AWS site → the host name of the instance that its VPC's routes to pods and services lead to."""
 
 
 class AllowedEgress(Struct, frozen=True):
-    """Ports of a block that pods may connect to, though machines are near it."""
+    """Ports of a block that pods may connect to, although it is in a machines' network."""
 
     block: IPv4Network
     protocol: Literal["tcp", "udp"]
@@ -113,25 +114,25 @@ class AllowedEgress(Struct, frozen=True):
 
 
 class PodEgress(Struct, frozen=True):
-    """Where pods connect to nothing but what is named here, beside names (port 53)."""
+    """Networks that pods may connect to only on the ports named here, besides DNS (port 53)."""
 
     machines: tuple[IPv4Network, ...]
-    """VPCs and LANs. Whole, as pools' machines have any address of theirs."""
+    """VPCs and LANs as a whole, as machines of pools may have any address in them."""
     endpoints: tuple[IPv4Network, ...]
     """VPCs with interface endpoints, which serve HTTPS."""
     refused: Mapping[str, tuple[int, ...]]
-    """Protocol → the ports that no pod connects to anywhere: NFS, and what the overlay unpacks."""
+    """Protocol → ports that pods may not connect to anywhere: NFS, and the overlay's encapsulation."""
     allowed: tuple[AllowedEgress, ...]
-    """What the spec allows."""
+    """Additional egress in the spec."""
 
 
 class Alerts(Struct, frozen=True):
-    """Who hears of alerts."""
+    """Receivers of alerts."""
 
     slack: str | None
-    """A channel, without ``#``. The app's token is the secret of that name."""
+    """A channel without ``#``. The app's token is in the secret ``slack``."""
     slack_webhook: str | None
-    """The name of the secret with the address, as of ``webhook``."""
+    """The name of the secret with the URL, as for ``webhook``."""
     webhook: str | None
 
     @property
@@ -144,32 +145,32 @@ class Kubernetes(Struct, frozen=True):
     """The cluster over all sites."""
 
     version: str
-    """The minor: ``1.36``."""
+    """The minor version: ``1.36``."""
     release: str
-    """What machines get: ``1.36.2``; the minor alone where no patch release is pinned."""
+    """The version on machines: ``1.36.2``; only the minor version if no patch release is pinned."""
     backend: Literal["vxlan", "host-gw", "wireguard"]
     overlay: Overlay
     egress: PodEgress
     pods_per_node: int
     eviction: Mapping[str, str]
-    """The kubelet's signal → what is left when it evicts pods: ``{"nodefs.available": "10%"}``."""
+    """The kubelet's signal → its eviction threshold: ``{"nodefs.available": "10%"}``."""
     labels: Mapping[str, str]
     priority_classes: tuple[PriorityClass, ...]
-    """By value, the lowest first."""
+    """Sorted by value, the lowest first."""
     usage_half_life: int | None
-    """Seconds after which what somebody has used counts half; None where it does not count."""
+    """The half-life of usage in seconds; None if usage does not count."""
     namespaces: Namespaces
     coredns: IPv4Address
-    """CoreDNS without nodes' caches before it, which have the resolver's address."""
+    """CoreDNS itself; nodes' caches have the resolver's address."""
     addons: tuple[AddOn, ...]
-    """Those that are on and make sense here, by name."""
+    """Add-ons that are enabled and apply to this cluster, sorted by name."""
     alerts: Alerts
     ingress: Ingress | None
     """None without the add-on."""
     audit: bool
     snapshot_seconds: int
     kubeadm_images: tuple[str, ...]
-    """What the control plane pulls; empty for a minor that the catalogue does not know."""
+    """Images of the control plane; empty for a minor version that is not in the catalogue."""
 
     @property
     def minor(self) -> tuple[int, ...]:
@@ -177,11 +178,11 @@ class Kubernetes(Struct, frozen=True):
         return tuple(map(int, self.version.split(".")))
 
     def addon(self, name: str) -> AddOn | None:
-        """The add-on of that name; None where it is off."""
+        """The add-on with this name; None if it is disabled."""
         return next((each for each in self.addons if each.name == name), None)
 
     def has(self, *names: str) -> bool:
-        """Whether these add-ons are on, all of them."""
+        """Whether all of these add-ons are enabled."""
         return all(self.addon(name) is not None for name in names)
 
 
@@ -189,40 +190,41 @@ Server: TypeAlias = Literal["s3", "cloudfront"]
 
 
 class Issuer(Struct, frozen=True):
-    """An address where the world finds the keys that the API server signs tokens of service accounts with.
+    """The public URL of the keys that verify the API server's service account tokens.
 
     OpenID Connect Discovery 1.0: ``<url>/.well-known/openid-configuration`` names the key set.
     """
 
     served_by: Server
     folder: str
-    """Where in the bucket its two documents are: empty, or with a slash at the end."""
+    """The prefix of its two documents in the bucket: empty, or with a trailing slash."""
     url: str | None
-    """Tokens name it. None for one that only AWS knows (``Outputs.issuers``)."""
+    """The URL in tokens. None if AWS assigns it (``Outputs.issuers``)."""
 
 
 class WebIdentity(Struct, frozen=True):
-    """The issuers of the cluster's tokens, and roles for those who hold them."""
+    """The issuers of the cluster's tokens, and AWS roles for pods."""
 
     bucket: str
-    """It holds the documents of the issuers and nothing else; public where it serves them itself."""
+    """The bucket of the issuers' documents only; public if it serves them itself."""
     region: str
     """Its AWS region."""
     tags: Mapping[str, str]
     issuers: tuple[Issuer, ...]
     """The first one signs; tokens of all are accepted."""
     roles: Mapping[str, str]
-    """Namespace of a person or a group → the IAM role of its pods."""
+    """Namespace of a user or a group → the IAM role of its pods."""
 
 
 def capacity(vcpus: int, memory_mib: int, disk_gib: int, gpus: int, adapters: int) -> dict[str, str]:
-    """``disk_gib``: of the root disk. ``gpus``: as many as it offers. ``adapters``: of EFA."""
+    """``disk_gib``: of the root disk. ``gpus``: the number offered. ``adapters``: the number of EFA
+    interfaces."""
     found = {"cpu": str(vcpus), "memory": f"{memory_mib}Mi", "ephemeral-storage": f"{disk_gib}Gi"}
     return {**found, **({"nvidia.com/gpu": str(gpus)} if gpus else {}), **of_adapters(adapters)}
 
 
 def of_adapters(count: int) -> dict[str, str]:
-    """What a node with adapters of EFA offers besides; nothing without them."""
+    """The additional resources of a node with EFA interfaces; empty without any."""
     if not count:
         return {}
     return {efa.RESOURCE: str(count), efa.HUGE_PAGES_RESOURCE: f"{efa.HUGE_PAGES_MIB}Mi"}

@@ -1,8 +1,7 @@
-"""Labels that describe a node and its place, for schedulers, selectors and the autoscaler.
+"""Labels that describe a node and its location, for schedulers, selectors and the autoscaler.
 
 Well-known ones are Kubernetes' own (https://kubernetes.io/docs/reference/labels-annotations-taints/). Ours
-begin with ``causeway.dev/``. For a group with several zones or types, the machines set those labels when they
-boot.
+begin with ``causeway.dev/``. If a group has several zones or types, the machines set those labels at boot.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ ETHERNET: Final = "ethernet"
 
 
 GATEWAY: Final = Taint(labels.GATEWAY, "", "NoExecute")
-"""On nodes that only lead to pods: what runs there is flannel and kube-proxy."""
+"""On gateway nodes, which only route traffic to pods: they run only flannel and kube-proxy."""
 _FOR_PODS: Final = frozenset({"control-plane", "worker", "gpu-worker"})
 
 
 def role_taints(roles: Iterable[str]) -> tuple[Taint, ...]:
-    """What keeps pods off a machine with these roles: it is for laptops, or for people who log in."""
+    """The taints of a machine with these roles that is for VPN clients, or for users who log in."""
     found = {*roles}
     return (GATEWAY,) if found & WAYS_IN and not found & _FOR_PODS else ()
 
@@ -39,7 +38,8 @@ def role_taints(roles: Iterable[str]) -> tuple[Taint, ...]:
 def place_labels(
     site: str, region: str, zones: Sequence[str] = (), types: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Where a node is, and what kind of machine, as far as it is the same for all it could be."""
+    """The labels of a node's location and instance type, as far as they are the same for all nodes of a
+    group."""
     return {
         labels.SITE: site,
         REGION: region,
@@ -49,8 +49,8 @@ def place_labels(
 
 
 def gpu_labels(gpus: Gpus | None, *, counted: bool = True, owned: bool = False) -> dict[str, str]:
-    """Which GPUs there are, and when work that has no use for them may come. ``counted``: whether every
-    machine has that many; ``owned``: whether an idle one costs nothing."""
+    """The labels of GPUs, and whether work without GPUs may use idle ones. ``counted``: whether every
+    machine has this number; ``owned``: whether an idle machine costs nothing."""
     if gpus is None:
         return {}
     return {
@@ -64,17 +64,17 @@ def gpu_labels(gpus: Gpus | None, *, counted: bool = True, owned: bool = False) 
 
 
 def interconnect_label(how: str = ETHERNET) -> dict[str, str]:
-    """How GPUs of one machine talk to each other: ``ethernet``, ``nvlink``, ``nvswitch``."""
+    """The label of the connection between GPUs of one machine: ``ethernet``, ``nvlink``, ``nvswitch``."""
     return {labels.INTERCONNECT: how}
 
 
 def efa_label(*, efa: bool) -> dict[str, str]:
-    """Of nodes with Elastic Fabric Adapters; how GPUs are joined within such a node, the other one says."""
+    """The label of nodes with Elastic Fabric Adapters, which connect GPUs of several nodes."""
     return {labels.EFA: "true"} if efa else {}
 
 
 def interconnect(types: Sequence[InstanceType]) -> str:
-    """How GPUs of one machine are joined, if so in all types."""
+    """The connection between GPUs of one machine, if it is the same in all types."""
     joined = {kind.interconnect for kind in types}
     return (joined.pop() if len(joined) == 1 else None) or ETHERNET
 
@@ -82,7 +82,8 @@ def interconnect(types: Sequence[InstanceType]) -> str:
 def pool_labels(
     pool: str, market: str, gpus: Gpus | None, *, joined: str, efa: bool, counted: bool = True
 ) -> dict[str, str]:
-    """Of a pool's nodes, wherever they are. ``joined``: how GPUs of one machine talk to each other."""
+    """Labels of a pool's nodes that do not depend on their site. ``joined``: the connection between GPUs of
+    one machine."""
     return {
         labels.POOL: pool,
         labels.CAPACITY: market,
@@ -94,5 +95,5 @@ def pool_labels(
 
 
 def instance_labels(site: str, region: str, zone: str, kind: str) -> dict[str, str]:
-    """Of a single machine in the cloud."""
+    """Labels of a single cloud machine."""
     return place_labels(site, region, (zone,), (kind,))

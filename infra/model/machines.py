@@ -1,4 +1,4 @@
-"""What machines have in common; in the cloud: images, node pools and their groups, single instances."""
+"""Settings common to all machines; in the cloud: images, node pools and their groups, single instances."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Architecture: TypeAlias = Literal["x86_64", "arm64"]
 
 
 class Machines(Struct, frozen=True):
-    """What is the same on every machine, in racks and regions."""
+    """Settings common to all machines, at physical sites and in regions."""
 
     time_servers: tuple[str, ...]
-    """The best first; none: the distribution's pool."""
+    """In order of preference; empty: the distribution's pool."""
     packages: tuple[str, ...]
     registry_mirrors: Mapping[str, tuple[str, ...]]
-    """Registry → addresses of its mirrors, in the order they are asked."""
+    """Registry → URLs of its mirrors, in the order in which they are tried."""
     unattended_upgrades: bool
 
 
@@ -30,7 +30,7 @@ class SourceImage(Struct, frozen=True):
 
     owner: str
     name: str
-    """A name pattern for ``aws_ami``/``describe-images``: the newest that matches is used."""
+    """A name pattern for ``aws_ami``/``describe-images``: the newest match is used."""
 
 
 class ImageGpu(Struct, frozen=True):
@@ -55,11 +55,11 @@ class Image(Struct, frozen=True):
     gpu: ImageGpu | None
     root_disk_gib: int
     packages: tuple[str, ...]
-    """Debian packages, those of every machine included."""
+    """Debian packages, including those of every machine."""
     roles: tuple[str, ...]
     build_type: str
     ids: Mapping[str, str]
-    """Baked AMIs: AWS site → id. A site that is missing runs the source image until one is baked."""
+    """Baked AMIs: AWS site → id. Sites without one use the source image."""
 
 
 class WeightedType(Struct, frozen=True):
@@ -70,18 +70,18 @@ class WeightedType(Struct, frozen=True):
 
 
 class PricedType(Struct, frozen=True):
-    """An instance type of a group in the group's region."""
+    """An instance type of a group, with prices in the group's region."""
 
     name: str
     weight: int
     vcpus: int
-    """What it counts for in a quota; 0 where the catalogue does not know the type."""
+    """The vCPUs that count against a quota; 0 if the type is not in the catalogue."""
     on_demand: float | None
-    """USD an hour; None where the catalogue has none."""
+    """USD per hour; None if the catalogue has no price."""
     spot: float | None
-    """The same to be expected on the spot market."""
+    """The expected Spot price."""
     quota_on_demand: str
-    """The vCPU quota that it counts against; empty where there is none."""
+    """The vCPU quota that applies to it; empty if there is none."""
     quota_spot: str
 
 
@@ -97,7 +97,7 @@ class Disk(Struct, frozen=True):
 
 
 class Market(Struct, frozen=True):
-    """How instances are bought, as an Auto Scaling group's instances distribution states it."""
+    """How instances are bought, in the terms of an Auto Scaling group's instances distribution."""
 
     kind: Literal["on-demand", "spot", "mixed", "capacity-block"]
     on_demand_base: int
@@ -115,7 +115,7 @@ class CapacityReservation(Struct, frozen=True):
 
 
 class WarmPool(Struct, frozen=True):
-    """Instances that wait."""
+    """A pool of pre-initialized instances."""
 
     state: str
     min: int
@@ -127,8 +127,8 @@ class NodeGroup(Struct, frozen=True):
     """A pool at one AWS site: one Auto Scaling group."""
 
     name: str
-    """The group's AWS name: ``research-us-west-2-gpu-p3``; of a pool that was renamed, with its
-    first name."""
+    """The group's AWS name: ``research-us-west-2-gpu-p3``; if the pool was renamed, with its original
+    name."""
     key: str
     pool: str
     site: str
@@ -136,34 +136,34 @@ class NodeGroup(Struct, frozen=True):
     max: int
     zones: tuple[str, ...]
     subnets: tuple[str, ...]
-    """Names of subnets in the region."""
+    """Names of the region's subnets."""
     image_id: str | None
-    """The baked AMI; None runs the newest source image."""
+    """The baked AMI; None: the newest source image."""
     capacity_reservation: CapacityReservation | None
     labels: Mapping[str, str]
-    """Every Kubernetes label that a node of the group carries when it joins."""
+    """All Kubernetes labels that a node of the group has when it joins."""
     resources: Mapping[str, str]
-    """What an empty node has, in Kubernetes quantities: cpu, memory, ephemeral-storage, nvidia.com/gpu, and
-    with EFA vpc.amazonaws.com/efa and hugepages-2Mi."""
+    """The capacity of an empty node, in Kubernetes quantities: cpu, memory, ephemeral-storage,
+    nvidia.com/gpu, and with EFA vpc.amazonaws.com/efa and hugepages-2Mi."""
     allocatable: Mapping[str, str]
-    """What of it pods get, ``pods`` among it: never more than the smallest of the types really offers."""
+    """The allocatable part of it, including ``pods``: never more than the smallest type really offers."""
     types: tuple[PricedType, ...]
-    """Those of the pool, in order of preference."""
+    """The pool's types, in order of preference."""
     tags: Mapping[str, str]
-    """On the group and, as they propagate, on its instances."""
+    """On the group and, by propagation, on its instances."""
     autoscaler_tags: Mapping[str, str]
-    """On the group alone: what an autoscaler must know to scale from zero (``…/node-template/…``)."""
+    """On the group only: what an autoscaler must know to scale from zero (``…/node-template/…``)."""
     user_data: Mapping[str, object]
-    """Facts for cloud-init: plain JSON values, never a secret."""
+    """Facts for cloud-init: JSON values, never a secret."""
 
     @property
     def hourly_price(self) -> float | None:
-        """On demand, of the first type, USD an hour; None where the catalogue has none."""
+        """The On-Demand price of the first type in USD per hour; None if the catalogue has no price."""
         return self.types[0].on_demand
 
     @property
     def spot_price(self) -> float | None:
-        """The same to be expected on the spot market."""
+        """The expected Spot price."""
         return self.types[0].spot
 
 
@@ -185,32 +185,32 @@ class NodePool(Struct, frozen=True):
     priority: int
     placement_group: Literal["none", "cluster", "spread", "partition"]
     efa_interfaces: int
-    """Elastic Fabric Adapters of an instance; 0 without EFA."""
+    """Elastic Fabric Adapters per instance; 0 without EFA."""
     launch: Literal["template", "configuration"]
     capacity_rebalance: bool
     warm_pool: WarmPool | None
     max_lifetime_seconds: int | None
     drain_timeout_seconds: int
     reserved: Reserved
-    """Of the smallest of the types: a machine works it out again from its own size."""
+    """Of the smallest type: a machine computes it from its own size."""
     groups: tuple[NodeGroup, ...]
     """In overflow order."""
 
 
 class Instance(Struct, frozen=True):
-    """A single machine in the cloud with a name of its own: a master, an SSH node, a VPN end point."""
+    """A named cloud machine: a master, an SSH node, a VPN server."""
 
     name: str
     """Its AWS name: ``research-us-west-2-master-1``."""
     key: str
     hostname: str
-    """Its short name in DNS: ``master-1``."""
+    """Its host name: ``master-1``."""
     fqdn: str
     public_name: str | None
-    """Its name in the public zone, where it has an elastic address and there is such a zone."""
+    """Its name in the public zone, if it has an Elastic IP address and there is such a zone."""
     role: Literal["control-plane", "ssh-node", "access-gateway"]
     run_list: tuple[str, ...]
-    """What Chef runs on it."""
+    """Its Chef run list."""
     site: str
     zone: str
     subnet: str
@@ -221,14 +221,14 @@ class Instance(Struct, frozen=True):
     image_id: str | None
     root_disk: Disk
     public: bool
-    """Whether it gets an elastic address."""
+    """Whether it gets an Elastic IP address."""
     ssh_from: tuple[IPv4Network, ...]
-    """Public blocks that may reach port 22."""
+    """Public blocks that may connect to port 22."""
     hourly_price: float | None
     labels: Mapping[str, str]
-    """Kubernetes labels that it carries if it is a node."""
+    """Kubernetes labels, if it is a node."""
     taints: tuple[Taint, ...]
-    """What keeps pods off it."""
+    """Its taints, if it is a node."""
     tags: Mapping[str, str]
     user_data: Mapping[str, object]
 
@@ -239,12 +239,12 @@ class ControlPlane(Struct, frozen=True):
     site: str
     masters: tuple[Instance, ...]
     load_balancer: str
-    """The network load balancer's AWS name, at most 32 characters."""
+    """The AWS name of the network load balancer, at most 32 characters."""
     endpoint: str
     """``api.research.internal``."""
     port: int
 
 
 def has_gpus(pools: Iterable[NodePool], sites: Iterable[PhysicalSite]) -> bool:
-    """Whether any node of the cluster has GPUs, or may come to have some."""
+    """Whether any node of the cluster has GPUs, including future ones of pools."""
     return any(pool.gpus for pool in pools) or any(node.gpus for site in sites for node in site.nodes)

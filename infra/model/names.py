@@ -1,4 +1,4 @@
-"""Names and tags of everything we create: decided here and nowhere else."""
+"""Names and tags of all resources."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from infra.model.kubernetes import Taint
 from infra.model.places import Tier
 
 _AUTOSCALER: Final = "k8s.io/cluster-autoscaler"
-"""What the tags begin with by which the Kubernetes autoscaler knows a group and its nodes."""
+"""The prefix of tags by which the Kubernetes autoscaler discovers a group and its nodes."""
 
 
 def aws_name(limit: int, *parts: str) -> str:
-    """``<env>-<site>-<thing>``, cut to ``limit`` characters with a hash of the whole that never changes.
+    """``<env>-<site>-<thing>``, shortened to ``limit`` characters with a stable hash of the whole name.
 
-    Two different names never become one by being cut: eight hex digits of the SHA-256 tell them apart.
+    Two different names do not become equal by shortening: eight hex digits of the SHA-256 distinguish them.
     """
     whole = "-".join(part for part in parts if part)
     if len(whole) <= limit:
@@ -27,7 +27,7 @@ def aws_name(limit: int, *parts: str) -> str:
 
 
 def named(kind: str, *parts: str) -> str:
-    """The same, as long as AWS takes names of that kind (``catalogue.limits.NAMES``)."""
+    """The name, shortened to AWS's limit for this kind (``catalogue.limits.NAMES``)."""
     return aws_name(NAMES[kind].characters, *parts)
 
 
@@ -37,7 +37,7 @@ def group_name(environment: str, site: str, pool: str) -> str:
 
 
 def file_system_name(environment: str, site: str, name: str) -> str:
-    """A file system at a site: EFS knows it by its tag ``Name``."""
+    """A file system at a site, in EFS's tag ``Name``."""
     return named("tag-value", environment, site, name)
 
 
@@ -52,16 +52,16 @@ def tunnel_secret(link: str, number: int) -> str:
 
 
 def bucket_name(environment: str, bucket: str, *owner: str) -> str:
-    """A bucket's name, global among all accounts (S3 User Guide: 3 to 63 characters).
+    """A globally unique bucket name (S3 User Guide: 3 to 63 characters).
 
-    The hash of the owner (cluster, domain, account) keeps two labs with the same taste apart.
+    The hash of the owner (cluster, domain, account) distinguishes labs that use the same names.
     """
     digest = hashlib.sha256("/".join(owner).encode()).hexdigest()[:8]
     return named("s3-bucket", environment, bucket, digest)
 
 
 def identifier(name: str) -> str:
-    """A name as Terraform and Jinja can use it: ``us-west-2`` → ``us_west_2``."""
+    """A name as an identifier for Terraform and Jinja: ``us-west-2`` → ``us_west_2``."""
     return name.replace("-", "_").replace(".", "_")
 
 
@@ -71,30 +71,30 @@ def subnet_name(tier: Tier, zone: str) -> str:
 
 
 def common_tags(cluster: str, environment: str, owner: str, tags: Mapping[str, str]) -> dict[str, str]:
-    """Tags on everything; the spec's own first, so that it can't change ours."""
+    """Tags on all resources; ours override the spec's."""
     ours = {"cluster": cluster, "environment": environment, "managed-by": "causeway"}
     return dict(sorted({**tags, **({"owner": owner} if owner else {}), **ours}.items()))
 
 
 def thing_tags(site: str, role: str, **more: str) -> dict[str, str]:
-    """Tags that tell one thing from another, beside the common ones."""
+    """Tags of a single resource, besides the common ones."""
     return {"site": site, "role": role, **more}
 
 
 def label_tag(key: str) -> str:
-    """The tag of an Auto Scaling group that says which value of a label its nodes have."""
+    """The tag of an Auto Scaling group with the value of a node label."""
     return f"{_AUTOSCALER}/node-template/label/{key}"
 
 
 def taint_tag(key: str) -> str:
-    """The same of a taint."""
+    """The tag of an Auto Scaling group with the value of a node taint."""
     return f"{_AUTOSCALER}/node-template/taint/{key}"
 
 
 def autoscaler_tags(
     cluster: str, labels: Mapping[str, str], taints: Iterable[Taint], resources: Mapping[str, str]
 ) -> dict[str, str]:
-    """What an autoscaler must know of a group to scale it from zero."""
+    """The tags with which an autoscaler scales a group from zero."""
     tags = {
         f"{_AUTOSCALER}/enabled": "true",
         f"{_AUTOSCALER}/{cluster}": "owned",

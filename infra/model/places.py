@@ -1,4 +1,4 @@
-"""Places and the connections between them, with all addresses."""
+"""Sites and the connections between them, with all addresses."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Subnet(Struct, frozen=True):
     """Unique in its VPC and stable: ``private-us-west-2a``."""
     tier: Tier
     zone: str
-    """As the spec has it: a name, or an id, which is the same zone in every account."""
+    """As in the spec: a name, or an id, which is the same zone in every account."""
     block: IPv4Network
 
     @property
     def zone_id(self) -> str | None:
-        """The zone, where the spec has its id."""
+        """The zone's id, if the spec has it."""
         return self.zone if is_zone_id(self.zone) else None
 
 
@@ -42,7 +42,7 @@ class FlowLogs(Struct, frozen=True):
 
 
 class Endpoint(Struct, frozen=True):
-    """A way from a VPC to a service of AWS that does not lead through the internet."""
+    """A VPC endpoint of an AWS service, reachable without the internet."""
 
     name: str
     """The service: ``ecr.api``."""
@@ -59,7 +59,7 @@ class Region(Struct, frozen=True):
     key: str
     """The name as an identifier: ``us_west_2``."""
     aws_name: str
-    """First part of the names of what is in it: ``<environment>-<site>``."""
+    """The first part of names of its resources: ``<environment>-<site>``."""
     region: str
     """The AWS region."""
     location: str
@@ -67,27 +67,27 @@ class Region(Struct, frozen=True):
     partition: str
     primary: bool
     order: int
-    """Place in the overflow order; 0 is the primary region."""
+    """Position in the overflow order; 0 is the primary region."""
     vpc: IPv4Network
     zones: tuple[str, ...]
     subnets: tuple[Subnet, ...]
     nat: Mapping[str, str]
-    """Zones whose private subnets have a way out → the zone of the NAT gateway that serves them."""
+    """Zones whose private subnets have internet access → the zone of their NAT gateway."""
     endpoints: tuple[Endpoint, ...]
     flow_logs: FlowLogs | None
     asn: int
-    """Amazon's side of BGP."""
+    """The AS number of AWS's side."""
     kms_key: str | None
-    """ARN of the key that encrypts disks, EFS and S3; None for AWS's own keys."""
+    """ARN of the key that encrypts disks, EFS and S3; None for AWS managed keys."""
     tags: Mapping[str, str]
 
     def tier(self, tier: Tier) -> tuple[Subnet, ...]:
-        """The subnets of one tier, by zone."""
+        """The subnets of one tier, sorted by zone."""
         return tuple(subnet for subnet in self.subnets if subnet.tier == tier)
 
 
 class RetiredRegion(Struct, frozen=True):
-    """An AWS site that left the spec, and of which Terraform's state may still hold something."""
+    """An AWS site that left the spec, of which Terraform's state may still have resources."""
 
     name: str
     """The site's name."""
@@ -106,12 +106,12 @@ class PhysicalDisk(Struct, frozen=True):
 
 
 class Gpus(Struct, frozen=True):
-    """The GPUs of one machine, all alike."""
+    """The GPUs of one machine, all of one model."""
 
     model: str
-    """The GPU in the catalogue: ``titan-x-pascal``."""
+    """The model in the catalogue: ``titan-x-pascal``."""
     name: str
-    """What NVIDIA calls it: ``NVIDIA TITAN X (Pascal)``."""
+    """NVIDIA's name: ``NVIDIA TITAN X (Pascal)``."""
     count: int
     memory_mib: int
     """Of one GPU."""
@@ -121,17 +121,17 @@ class Gpus(Struct, frozen=True):
     family: str
     """The architecture: ``pascal``."""
     open_kernel_modules: bool
-    """Whether NVIDIA's open kernel modules drive the GPUs with that branch."""
+    """Whether that driver branch uses NVIDIA's open kernel modules for the GPUs."""
     time_slices: int = 1
-    """How many pods share a GPU, or an instance of one."""
+    """The number of pods that share a GPU, or a MIG instance."""
     mig: str | None = None
-    """The size of the instances that each GPU is split into: ``1g.10gb``."""
+    """The MIG profile into which each GPU is partitioned: ``1g.10gb``."""
     offered: int = 0
-    """How many ``nvidia.com/gpu`` the machine offers to pods."""
+    """The number of ``nvidia.com/gpu`` that the machine offers to pods."""
 
 
 class PhysicalNode(Struct, frozen=True):
-    """A machine in a rack."""
+    """A machine at a physical site."""
 
     name: str
     fqdn: str
@@ -144,21 +144,21 @@ class PhysicalNode(Struct, frozen=True):
     gpus: Gpus | None
     roles: tuple[str, ...]
     run_list: tuple[str, ...]
-    """What Chef runs on it: ``role[worker]``, ``recipe[gpu]``."""
+    """Its Chef run list: ``role[worker]``, ``recipe[gpu]``."""
     labels: Mapping[str, str]
     ubuntu: str
-    """The release that is installed on it."""
+    """The installed release."""
     router: IPv4Address
-    """Its way to everywhere but the LAN."""
+    """Its default gateway."""
     resolvers: tuple[IPv4Address, ...]
     reserved: Reserved
     taints: tuple[Taint, ...] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    """What pods get of it, in Kubernetes quantities: cpu, memory, pods, nvidia.com/gpu."""
+    """Allocatable resources in Kubernetes quantities: cpu, memory, pods, nvidia.com/gpu."""
 
     @property
     def runs_pods(self) -> bool:
-        """Whether it is there for work."""
+        """Whether it runs users' pods."""
         return runs_pods(self.roles)
 
 
@@ -171,22 +171,22 @@ class Gateway(Struct, frozen=True):
     behind_nat: bool
     routing: Routing
     ssh_from: tuple[IPv4Network, ...]
-    """Who may reach its port 22 over the internet."""
+    """Blocks that may connect to its port 22 over the internet."""
 
 
 class PhysicalSite(Struct, frozen=True):
-    """Racks of our own."""
+    """A physical site with its own machines."""
 
     name: str
     key: str
     location: str
     lan: IPv4Network
     mtu: int
-    """The largest packet on the LAN, in bytes."""
+    """The MTU of the LAN, in bytes."""
     gateway: Gateway | None
     nodes: tuple[PhysicalNode, ...]
     autoinstall: bool
-    """Whether its machines get seeds by which they install themselves."""
+    """Whether its machines get autoinstall seeds."""
     tags: Mapping[str, str]
 
 
@@ -197,7 +197,7 @@ class Tunnel(Struct, frozen=True):
     inside: IPv4Network
     """A /30 of 169.254.0.0/16."""
     aws_inside: IPv4Address
-    """Amazon's address: the first usable one."""
+    """AWS's address: the first usable one."""
     site_inside: IPv4Address
     """The site's address: the second usable one."""
     secret: str
@@ -205,9 +205,10 @@ class Tunnel(Struct, frozen=True):
 
 
 class Link(Struct, frozen=True):
-    """A VPN connection: one public address of a physical site to an AWS site's gateway, two tunnels.
+    """A VPN connection from one public address of a physical site to an AWS site's gateway, with two
+    tunnels.
 
-    The gateway is the VPC's virtual private gateway, or its transit gateway where there are any.
+    The gateway is the VPC's virtual private gateway, or its transit gateway if there is one.
     """
 
     name: str
@@ -215,9 +216,9 @@ class Link(Struct, frozen=True):
     key: str
     site: str
     aws_site: str
-    """The name of the AWS site at its other end."""
+    """The AWS site at its other end."""
     customer_gateway: str
-    """Unique at the AWS site, one for each public address: ``rack-a`` or ``rack-a-2``."""
+    """Unique at the AWS site, one per public address: ``rack-a`` or ``rack-a-2``."""
     address: IPv4Address
     site_asn: int
     aws_asn: int
@@ -225,18 +226,18 @@ class Link(Struct, frozen=True):
     site_blocks: tuple[IPv4Network, ...]
     """What the site announces, or what AWS routes to it statically: its LAN."""
     aws_blocks: tuple[IPv4Network, ...]
-    """What the site may reach through it."""
+    """What the site can reach through it."""
     startup_action: Literal["add", "start"]
-    """Whether AWS begins the negotiation of a tunnel (``start``), or waits for the site to."""
+    """Whether AWS initiates a tunnel (``start``), or waits for the site (``add``)."""
     tunnels: tuple[Tunnel, Tunnel]
     tags: Mapping[str, str]
 
 
 class Peering(Struct, frozen=True):
-    """A line between two AWS sites: between their VPCs, or their transit gateways."""
+    """A peering between the VPCs or the transit gateways of two AWS sites."""
 
     name: str
-    """``us-east-1-us-west-2``, the requester first, in alphabetical order."""
+    """``us-east-1-us-west-2``, in alphabetical order, the requester first."""
     key: str
     requester: str
     accepter: str
@@ -244,22 +245,22 @@ class Peering(Struct, frozen=True):
 
 
 class Transit(Struct, frozen=True):
-    """The static routes to physical sites that a region's transit gateway takes part in."""
+    """A region's part of the static routes between transit gateways to physical sites."""
 
     lans: tuple[IPv4Network, ...]
-    """Those that the VPC's route tables send to it one by one: no wider route covers them."""
+    """LANs with their own routes to it in the VPC's route tables, as no wider route covers them."""
     behind: Mapping[str, tuple[IPv4Network, ...]]
     """Peered AWS site → the LANs that its transit gateway reaches through this one."""
 
 
 class Block(Struct, frozen=True):
-    """A line of the address plan."""
+    """A row of the address plan."""
 
     owner: str
     """Hierarchical: ``sites/us-west-2/private/us-west-2a``."""
     block: IPv4Network
     origin: Literal["stated", "kept"]
-    """Written in the spec, or kept by the lock file (from now on, where it was allocated just now)."""
+    """Stated in the spec, or kept by the lock file (also if it was allocated in this run)."""
 
 
 class Port(Struct, frozen=True):
@@ -272,25 +273,25 @@ class Port(Struct, frozen=True):
 
 
 class Network(Struct, frozen=True):
-    """The address plan and how places are joined."""
+    """The address plan and the connections between sites."""
 
     supernet: IPv4Network
     interconnect: Literal["peering", "transit-gateway"]
     hub: str | None
-    """The AWS site whose transit gateway leads to all others; None where every pair is joined."""
+    """The AWS site whose transit gateway connects all others; None if every pair is connected."""
     pods: IPv4Network
     pods_node_prefix: int
-    """Each node's block of ``pods``."""
+    """The prefix length of each node's block in ``pods``."""
     services: IPv4Network
     clients: IPv4Network
-    """Laptops."""
+    """The range of VPN clients."""
     private: tuple[IPv4Network, ...]
-    """The supernet and what the cluster has outside of it: what security groups call "inside"."""
+    """The supernet and the cluster's blocks outside of it: the private networks in security groups."""
     blocks: tuple[Block, ...]
     links: tuple[Link, ...]
     peerings: tuple[Peering, ...]
     transit: Mapping[str, Transit]
-    """By AWS site; empty where VPCs are peered."""
+    """By AWS site; empty if VPCs are peered."""
     ipsec: Ipsec
     overlay_ports: tuple[Port, ...]
-    """What pods' network uses between nodes."""
+    """The ports that the pod network uses between nodes."""

@@ -1,4 +1,4 @@
-"""What runs on the machines, and who may use it."""
+"""Storage, DNS, access and the autoscaler's settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.model.remote import Vpn
 
 
 class AccessPoint(Struct, frozen=True):
-    """A directory of an EFS file system with an owner."""
+    """An EFS access point: a directory with an owner."""
 
     name: str
     path: str
@@ -25,7 +25,7 @@ class FileSystem(Struct, frozen=True):
     """An EFS file system at one AWS site."""
 
     name: str
-    """Its name in the spec."""
+    """The name in the spec."""
     aws_name: str
     key: str
     site: str
@@ -36,9 +36,9 @@ class FileSystem(Struct, frozen=True):
     backup: bool
     access_points: tuple[AccessPoint, ...]
     subnets: tuple[str, ...]
-    """One private subnet a zone, for mount targets."""
+    """One private subnet per zone, for mount targets."""
     storage_class: str | None
-    """The class of Kubernetes that makes volumes on it, ``efs-results``; None where none does."""
+    """The StorageClass that provisions volumes on it, ``efs-results``; None if there is none."""
     tags: Mapping[str, str]
 
 
@@ -46,24 +46,24 @@ class Bucket(Struct, frozen=True):
     """An S3 bucket."""
 
     name: str
-    """Its name in the spec."""
+    """The name in the spec."""
     bucket: str
-    """Its global name, at most 63 characters."""
+    """The globally unique name, at most 63 characters."""
     key: str
     site: str
     path: str | None
     read_only: bool
     volumes: bool
-    """Whether each namespace has a folder of it as a volume."""
+    """Whether each namespace can mount a folder of it as a volume."""
     versions_days: int
     archive_days: int | None
     expire: Mapping[str, int]
-    """Prefix of keys (empty for all) → days after which objects are deleted."""
+    """Key prefix (empty for all) → days after which objects are deleted."""
     tags: Mapping[str, str]
 
 
 class NfsExport(Struct, frozen=True):
-    """A file system on physical hardware."""
+    """An NFS export of a physical machine."""
 
     name: str
     site: str
@@ -75,43 +75,43 @@ class NfsExport(Struct, frozen=True):
     path: str
     read_only: bool
     clients: tuple[IPv4Network, ...]
-    """Who may mount it: the sites that do. Laptops are none of them."""
+    """Blocks that may mount it: those of the sites that do. VPN clients are excluded."""
     storage_class: str | None
-    """The class of Kubernetes that makes volumes on it, ``nfs-results``; None where none does."""
+    """The StorageClass that provisions volumes on it, ``nfs-results``; None if there is none."""
 
 
 class NfsMount(Struct, frozen=True):
-    """A path that an NFS server serves."""
+    """A path mounted from an NFS server."""
 
     path: str
     name: str
     read_only: bool
     server: str
-    """Its full name."""
+    """The server's full name."""
     export: str
     kind: Literal["nfs"] = "nfs"
 
 
 class EfsMount(Struct, frozen=True):
-    """A path that an EFS file system of the own region serves."""
+    """A path mounted from an EFS file system in the same region."""
 
     path: str
     name: str
     region: str
     """The AWS region."""
     access_point: str | None
-    """The name of the access point to come in by."""
+    """The name of the access point to mount."""
     kind: Literal["efs"] = "efs"
 
 
 class S3Mount(Struct, frozen=True):
-    """A path that shows a bucket."""
+    """A path mounted from a bucket."""
 
     path: str
     name: str
     read_only: bool
     bucket: str
-    """Its global name."""
+    """The globally unique name."""
     region: str
     """The AWS region."""
     kind: Literal["s3"] = "s3"
@@ -121,28 +121,28 @@ Mount: TypeAlias = NfsMount | EfsMount | S3Mount
 
 
 class Copy(Struct, frozen=True):
-    """A nightly copy of one source into a bucket."""
+    """A nightly copy of one source to a bucket."""
 
     name: str
-    """Unique: the spec's name and the source's site, ``homes-rack-a``."""
+    """Unique: the name in the spec and the source's site, ``homes-rack-a``."""
     kind: Literal["nfs", "efs"]
     site: str
-    """Where the source is, and where the copy is made."""
+    """The site of the source, where the copy is made."""
     path: str
-    """As machines see it: ``/home``."""
+    """The path on machines: ``/home``."""
     export: str | None
-    """The exported directory, where the source is an NFS server, which makes the copy itself."""
+    """The exported directory if the source is an NFS server, which makes the copy itself."""
     node: str | None
-    """That server."""
+    """That server's host name."""
     bucket: str
-    """The bucket's global name."""
+    """The bucket's globally unique name."""
     region: str
     """The bucket's AWS region."""
     prefix: str
     """``rack-a/home/``."""
     hour: int
     minute: int
-    """UTC."""
+    """In UTC."""
 
 
 class Storage(Struct, frozen=True):
@@ -152,27 +152,28 @@ class Storage(Struct, frozen=True):
     s3: tuple[Bucket, ...]
     nfs: tuple[NfsExport, ...]
     mounts: Mapping[str, tuple[Mount, ...]]
-    """Site → what its machines mount, by path: one source a path, the nearest."""
+    """Site → the mounts of its machines, sorted by path: one source per path, the nearest."""
     copies: tuple[Copy, ...]
     home_quota_mib: int | None
-    """Of each person, on NFS servers."""
+    """Per user, on NFS servers."""
     volumes_quota_mib: int | None
-    """Of each namespace, for volumes that are made on demand."""
+    """Per namespace, for dynamically provisioned volumes."""
     snapshots: Bucket | None = None
-    """Where masters keep copies of etcd, and nobody else has a right to; None without masters."""
+    """The bucket of etcd snapshots, which only masters can access; None without masters."""
     audit: Bucket | None = None
-    """Where masters put the API server's audit log, and read nothing; None without masters or a log."""
+    """The bucket to which masters write the audit log, without read access; None without masters or audit
+    log."""
     work: Bucket | None = None
-    """Where researchers' code goes; None without ``research``."""
+    """The bucket of researchers' code; None without ``research``."""
 
     @property
     def s3_volumes(self) -> tuple[Bucket, ...]:
-        """Those of which each namespace has a folder as a volume, if there is a driver."""
+        """Buckets of which each namespace can mount a folder, if there is a CSI driver."""
         return tuple(each for each in self.s3 if each.volumes)
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
-        """All of them: the spec's, then those of the cluster's own use."""
+        """All buckets: the spec's, then those for the cluster itself."""
         own = (self.snapshots, self.audit, self.work)
         return (*self.s3, *(each for each in own if each is not None))
 
@@ -181,51 +182,51 @@ class Record(Struct, frozen=True):
     """A DNS record whose values are known before apply."""
 
     name: str
-    """Full name, without the last dot."""
+    """The full name, without a trailing dot."""
     type: Literal["A", "CNAME", "TXT"]
     values: tuple[str, ...]
     ttl: int
 
 
 class PublicZone(Struct, frozen=True):
-    """A zone the world can see."""
+    """A public hosted zone."""
 
     name: str
     id: str | None
-    """An existing hosted zone's id; None makes one."""
+    """An existing hosted zone's id; None to create one."""
     records: tuple[Record, ...]
 
 
 class Dns(Struct, frozen=True):
-    """Names. Records of cloud machines are wired in Terraform, as their addresses come from AWS."""
+    """DNS records. Those of cloud machines are in Terraform, as AWS assigns their addresses."""
 
     zone: str
     ttl: int
     records: tuple[Record, ...]
-    """In the private zone: physical nodes and the spec's own records."""
+    """Of the private zone: physical nodes and the spec's own records."""
     public: PublicZone | None
 
 
 class Group(Struct, frozen=True):
-    """People with the same rights."""
+    """Users with the same rights."""
 
     name: str
     gid: int
     reach: tuple[str, ...]
     sudo: bool
     gpu_quota: int
-    """GPUs that its jobs are sure of."""
+    """GPUs guaranteed to its jobs."""
     gpu_limit_per_user: int | None
     """GPUs that one of its users may hold at a time."""
     weight: int
-    """Its part of the others, beside other groups' weights."""
+    """Its weight in sharing the other GPUs between groups."""
     pod_security: Literal["restricted", "baseline", "privileged"]
     namespace: str
-    """Its namespace in Kubernetes, ``team-vision``."""
+    """Its Kubernetes namespace, ``team-vision``."""
 
 
 class User(Struct, frozen=True):
-    """A person."""
+    """A user."""
 
     login: str
     name: str
@@ -238,27 +239,27 @@ class User(Struct, frozen=True):
     expires: str | None
     """ISO date."""
     namespace: str
-    """Their namespace in Kubernetes, ``user-ada``."""
+    """The Kubernetes namespace, ``user-ada``."""
 
 
 class Departed(Struct, frozen=True):
-    """A user or group that the spec does not have any more, and whose number the lock file keeps."""
+    """A user or group that is no longer in the spec, whose number is kept in the lock file."""
 
     name: str
     number: int
-    """Its uid or gid."""
+    """The uid or gid."""
 
 
 class Admin(Struct, frozen=True):
-    """Who sets machines up: the account that a fresh physical node has."""
+    """The administrator's account on a fresh physical node."""
 
     login: str
     ssh_keys: tuple[str, ...]
-    """Those of the users who may become root."""
+    """The keys of users who may become root."""
 
 
 class SshAccess(Struct, frozen=True):
-    """Who may log in to a set of SSH nodes."""
+    """Which groups may log in to a set of SSH nodes."""
 
     name: str
     groups: tuple[str, ...]
@@ -266,19 +267,19 @@ class SshAccess(Struct, frozen=True):
 
 
 class Oidc(Struct, frozen=True):
-    """An issuer whose tokens the API takes."""
+    """An OIDC issuer whose tokens the API server accepts."""
 
     issuer: str
     client: str
     claim: str
     authority: str | None
-    """PEM; None for what the system trusts."""
+    """PEM of its CA; None for the system's CAs."""
     people: Mapping[str, str]
-    """What the claim says, in small letters → the user's login."""
+    """The claim's value, in lower case → the user's login."""
 
 
 class Access(Struct, frozen=True):
-    """Doors and people."""
+    """Users, groups and their access."""
 
     vpn: Vpn
     ssh: tuple[SshAccess, ...]
@@ -286,21 +287,21 @@ class Access(Struct, frozen=True):
     users: tuple[User, ...]
     departed_groups: tuple[Departed, ...]
     departed_users: tuple[Departed, ...]
-    """Users whom machines must not have any more."""
+    """Users to be removed from machines."""
     node_groups: tuple[str, ...]
     """Groups whose users may log in to any machine: those that may reach nodes, or become root."""
     admin: Admin
     internal_domain: str
     oidc: Oidc | None
-    """None where people have certificates alone."""
+    """None if users only have certificates."""
 
 
 class Autoscaler(Struct, frozen=True):
-    """The batch autoscaler's settings; times in seconds, shares in percent, cost in USD an hour."""
+    """The batch autoscaler's settings; times in seconds, shares in percent, cost in USD per hour."""
 
     enabled: bool
     image: str | None
-    """None: it does not run."""
+    """None: it is not deployed."""
     dry_run: bool
     interval: int
     idle: int
@@ -313,7 +314,7 @@ class Autoscaler(Struct, frozen=True):
     backoff_min: int
     backoff_max: int
     min_priority: int | None
-    """No machine is started for pods of a lower one."""
+    """Pods with a lower priority do not start machines."""
     booking: int
     quotas: Mapping[str, Mapping[str, int]]
-    """AWS region → quota → the vCPUs that pools may take of it: without those of machines with a name."""
+    """AWS region → quota → the vCPUs that pools may use, without those of named machines."""

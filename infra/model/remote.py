@@ -1,4 +1,4 @@
-"""Remote access: the servers for laptops, and what laptops may reach."""
+"""Remote access: VPN servers, and what their clients may reach."""
 
 from __future__ import annotations
 
@@ -9,126 +9,126 @@ from msgspec import Struct
 
 
 class Listener(Struct, frozen=True):
-    """One OpenVPN process, as a process has one protocol (openvpn(8), ``--proto``); or WireGuard."""
+    """An OpenVPN process, each of which has one protocol (openvpn(8), ``--proto``); or WireGuard."""
 
     name: Literal["udp", "tcp", "wireguard"]
     port: int
     device: str
-    """Its interface: ``tun-udp``."""
+    """The network interface: ``tun-udp``."""
     block: IPv4Network
-    """The addresses of its laptops."""
+    """The addresses of its clients."""
     address: IPv4Address
-    """Its own, in ``block``. Laptops' resolver answers there."""
+    """The server's address in ``block``, at which the clients' DNS resolver answers."""
 
     @property
     def protocol(self) -> Literal["udp", "tcp"]:
-        """What ``port`` is of."""
+        """The protocol of ``port``."""
         return "tcp" if self.name == "tcp" else "udp"
 
     @property
     def service(self) -> str:
-        """Its name among others of a machine: ``openvpn-udp``, ``wireguard``."""
+        """The name of its systemd service: ``openvpn-udp``, ``wireguard``."""
         return self.name if self.name == "wireguard" else f"openvpn-{self.name}"
 
 
 class VpnServer(Struct, frozen=True):
-    """A place where laptops come in."""
+    """A VPN server for laptops."""
 
     site: str
     key: str
     kind: Literal["aws", "physical"]
     host: str
-    """The name laptops connect to, or an address; empty where AWS decides it in apply (an elastic address
+    """The name or address that clients connect to; empty if AWS assigns it at apply (an Elastic IP address
     without a public zone)."""
     node: str
     """The instance's or physical node's name."""
     fqdn: str
-    """Its name inside."""
+    """Its internal name."""
     listeners: tuple[Listener, ...]
-    """In the order laptops try them."""
+    """In the order in which clients try them."""
     source: IPv4Address | None
-    """What laptops' packets carry as their source once they leave the server; None where AWS decides the
-    server's address. Networks beyond the server's own have no way back to laptops' own addresses: neither
-    VPC peering nor a virtual private gateway routes for others (AWS VPC Peering Guide, "Edge to edge
+    """The source address of clients' packets after the server's NAT; None if AWS assigns the server's
+    address. Networks beyond the server's own have no route back to clients' addresses: neither VPC
+    peering nor a virtual private gateway routes for others (AWS VPC Peering Guide, "Edge to edge
     routing")."""
     pods: IPv4Network | None
-    """The block of pods' addresses that its node keeps. No pod runs there: the first address is the server's
-    own among pods, and what they see of its laptops. None in a range too small for that."""
+    """The pod block of its node. No pods run there: the first address is the server's own in the pod
+    network, and the source that pods see for its clients. None if the range is too small."""
     resolver: IPv4Address | None
-    """Who answers for the private zone: the VPC's own resolver, at its second address (VPC User Guide, "DNS
-    attributes"). None at a physical site: the servers in regions answer it."""
+    """The resolver of the private zone: the VPC's own, at its second address (VPC User Guide, "DNS
+    attributes"). None at a physical site, where the servers in regions are queried."""
 
 
 class Reach(Struct, frozen=True):
-    """Something that laptops of a group may reach."""
+    """A target that clients of a group may reach."""
 
     name: str
     """``pods``, ``services``, ``ssh``, ``nodes`` or ``everything``."""
     blocks: tuple[IPv4Network, ...]
     instances: tuple[str, ...]
-    """Cloud machines by host name, whose addresses AWS decides, see ``Outputs``."""
+    """Host names of cloud machines, whose addresses AWS assigns, see ``Outputs``."""
     tcp_ports: tuple[int, ...]
-    """On these alone; on all, and by every protocol, where empty."""
+    """Only these ports; if empty, all ports and protocols."""
 
 
 class VpnGroup(Struct, frozen=True):
-    """A group of people, as the servers' firewalls know it."""
+    """A group of users in the servers' firewalls."""
 
     name: str
     reach: tuple[Reach, ...]
 
 
 class VpnUser(Struct, frozen=True):
-    """Somebody who gets a profile."""
+    """A user who gets a profile."""
 
     login: str
     groups: tuple[str, ...]
     expires: str | None
-    """ISO date: the last day of access."""
+    """The last day of access, as an ISO date."""
     devices: IPv4Network | None = None
     """The addresses of the user's WireGuard devices, the same at every server; None without WireGuard."""
 
 
 class Wireguard(Struct, frozen=True):
-    """What all servers' WireGuard has in common."""
+    """WireGuard settings common to all servers."""
 
     clients: IPv4Network
-    """All devices."""
+    """The range of all devices."""
     mtu: int
-    """Of devices' interfaces, in bytes."""
+    """The MTU of devices' interfaces, in bytes."""
 
 
 class Vpn(Struct, frozen=True):
     """Remote access for laptops."""
 
     name: str
-    """The common name of every server's certificate, ``vpn.research.internal``: profiles demand it."""
+    """The common name of every server's certificate, ``vpn.research.internal``, which profiles verify."""
     openvpn: bool
-    """Whether servers speak OpenVPN."""
+    """Whether servers offer OpenVPN."""
     wireguard: Wireguard | None
-    """None where they do not speak it."""
+    """None if servers do not offer WireGuard."""
     first: Literal["openvpn", "wireguard"]
-    """The kind of a profile for which none is named."""
+    """The default kind of profiles."""
     clients: IPv4Network
-    """OpenVPN's laptops."""
+    """The range of OpenVPN clients."""
     pods: IPv4Network | None
-    """Where ``pods`` of all servers are, those to come among them: no pod is in it."""
+    """The range with ``pods`` of all servers, including future ones, in which no pod has its address."""
     servers: tuple[VpnServer, ...]
-    """In the order laptops try them."""
+    """In the order in which clients try them."""
     random: bool
     full_tunnel: bool
     routes: tuple[IPv4Network, ...]
-    """What laptops send through the tunnel: VPCs, sites, pods and services."""
+    """Networks that clients route through the tunnel: VPCs, sites, pods and services."""
     domains: tuple[str, ...]
-    """Domains that laptops ask the servers' resolver for, the search domain first."""
+    """Domains that clients resolve with the servers' resolver, the search domain first."""
     cluster_domain: str
     """The domain of services and pods."""
     cluster_resolver: IPv4Address
-    """The service that answers for it: the tenth address of the services' range, as kubeadm has it."""
+    """Its DNS service: the tenth address of the service range, as in kubeadm."""
     mtu: int
-    """Of OpenVPN's TUN interfaces, in bytes."""
+    """The MTU of OpenVPN's TUN interfaces, in bytes."""
     mss: int
-    """Of all laptops' connections: what the narrowest interface carries."""
+    """The MSS of all clients' connections, for the interface with the smallest MTU."""
     certificate_days: int
     session_seconds: int
     groups: tuple[VpnGroup, ...]
@@ -136,5 +136,5 @@ class Vpn(Struct, frozen=True):
 
     @property
     def laptops(self) -> tuple[IPv4Network, ...]:
-        """The addresses of all laptops and devices."""
+        """The ranges of all clients and devices."""
         return (self.clients, *([self.wireguard.clients] if self.wireguard else []))

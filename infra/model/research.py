@@ -1,4 +1,4 @@
-"""What researchers run on, and where runs log parameters and metrics: MLflow and its database."""
+"""Settings of research runs, and MLflow with its database."""
 
 from __future__ import annotations
 
@@ -9,46 +9,45 @@ from msgspec import Struct
 
 
 class ResearchImage(Struct, frozen=True):
-    """A container image by the name that jobs use."""
+    """A container image with the name that jobs use."""
 
     name: str
     image: str
     launcher: Literal["torchrun", "tensorflow", "none"] | None
-    """What starts the processes of jobs in it; None where nobody says."""
+    """What starts the processes of its jobs; None if not specified."""
 
 
 class Research(Struct, frozen=True):
-    """What researchers run on."""
+    """Settings of research runs."""
 
     tools: str | None
-    """The image that brings code into pods."""
+    """The image that copies code into pods."""
     images: tuple[ResearchImage, ...]
-    """By name."""
+    """Sorted by name."""
     default_image: str
     code_limit_mib: int
-    """Of one job's code, before compression."""
+    """The maximum size of a job's code, before compression."""
     code_keep_days: int
-    """For how long the store keeps code that no run needs."""
+    """How long the store keeps code that no run needs."""
     usd_per_gb: Mapping[str, float] = {}
-    """Site → what AWS takes for each GB of the store that goes there; those whose price is not known are left
-    out."""
+    """Site → AWS's price per GB transferred from the store to it; without sites whose price is unknown."""
 
 
 class ManagedDatabase(Struct, frozen=True):
-    """PostgreSQL at RDS."""
+    """A PostgreSQL database at RDS."""
 
     name: str
-    """Its identifier at AWS."""
+    """Its RDS identifier."""
     site: str
-    """The AWS site whose private subnets it is in."""
+    """The AWS site with its private subnets."""
     region: str
     """The AWS region."""
     subnets: tuple[str, ...]
-    """Of two zones at least: RDS wants so."""
+    """In at least two zones, as RDS requires."""
     instance_class: str
     storage_gib: int
     storage_limit_gib: int
-    """It grows up to this by itself."""
+    """The maximum to which storage is scaled automatically."""
     multi_az: bool
     backup_days: int
     tags: Mapping[str, str]
@@ -61,8 +60,8 @@ class Tracking(Struct, frozen=True):
     replicas: int
     thin_after_days: int
     role: str
-    """The IAM role by which it reaches artifacts."""
+    """The IAM role for artifacts."""
     storage_gib: int
-    """Of the database's disk, where it runs in a pod."""
+    """The size of the database's disk, if it runs in a pod."""
     managed: ManagedDatabase | None
-    """None where the database runs in a pod."""
+    """None if the database runs in a pod."""

@@ -1,7 +1,7 @@
-"""How pods share GPUs: in turns (time slices), or each with an instance of its own (MIG).
+"""How pods share GPUs: by time slicing, or by partitioning (MIG).
 
-A node says by its labels what its GPUs offer; NVIDIA's components go by two of their own. With either way of
-sharing a pod still asks for ``nvidia.com/gpu``: all GPUs of a node are shared alike.
+A node's labels describe what its GPUs offer; NVIDIA's components use two of their own. In both cases a pod
+still requests ``nvidia.com/gpu``: all GPUs of a node are shared alike.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from infra.catalogue.labels import PLUGIN, WHOLE
 from infra.model.places import Gpus
 
 MIG_LABEL: Final = "nvidia.com/mig.config"
-"""How a node's GPUs are to be split, in the words of NVIDIA's MIG manager: ``all-1g.10gb``."""
+"""The label with the partitioning of a node's GPUs, in the format of NVIDIA's MIG manager:
+``all-1g.10gb``."""
 
 
 def shared(node_gpus: Gpus, time_slices: int, mig: str | None) -> Gpus:
-    """A machine's GPUs, and how many of them pods see."""
+    """A machine's GPUs, with the number that pods see."""
     gpu = gpus.find(node_gpus.model)
     instances = gpu.mig_profiles.get(mig, 1) if gpu is not None and mig is not None else 1
     return replace(
@@ -28,7 +29,7 @@ def shared(node_gpus: Gpus, time_slices: int, mig: str | None) -> Gpus:
 
 
 def configuration(node_gpus: Gpus) -> str:
-    """The device plugin's configuration for them: ``whole``, ``slices-4``, ``mig-1g-10gb-slices-4``."""
+    """The name of the device plugin's configuration: ``whole``, ``slices-4``, ``mig-1g-10gb-slices-4``."""
     parts = (
         f"mig-{node_gpus.mig.replace('.', '-')}" if node_gpus.mig else "",
         f"slices-{node_gpus.time_slices}" if node_gpus.time_slices > 1 else "",
@@ -37,7 +38,7 @@ def configuration(node_gpus: Gpus) -> str:
 
 
 def sharing_labels(node_gpus: Gpus | None) -> dict[str, str]:
-    """What a node of shared GPUs says; nothing where a GPU is one pod's."""
+    """The labels of a node with shared GPUs; empty if GPUs are not shared."""
     if node_gpus is None:
         return {}
     named = configuration(node_gpus)

@@ -1,4 +1,4 @@
-"""What is installed on machines from outside of their distribution, each in one version."""
+"""Software from outside of the distribution, each in one version."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ from msgspec import Struct
 
 
 class Pin(Struct, frozen=True):
-    """One piece of software and where it comes from."""
+    """A program, its version and its source."""
 
     name: str
     version: str | None
-    """None takes the distribution's."""
+    """None: the distribution's version."""
     url: str | None
-    """Where an archive is downloaded; ``%{arch}`` (``amd64``) and ``%{machine}`` (``x86_64``) stand for the
-    machine's architecture, as Ruby's ``format`` fills them in. None for what a package manager fetches."""
+    """The URL of an archive; ``%{arch}`` (``amd64``) and ``%{machine}`` (``x86_64``) are replaced by the
+    machine's architecture, as by Ruby's ``format``. None for packages of a package manager."""
     sha256: Mapping[str, str]
-    """Of the download, by Debian's name of the architecture. Without one, the cookbook rests on the package
-    manager's signatures, or refuses an archive."""
+    """Checksums of the download, by Debian's name of the architecture. Without one, the cookbook relies on
+    the package manager's signatures, or refuses an archive."""
 
 
 class Client(Struct, frozen=True):
-    """What runs cookbooks on machines."""
+    """The client that runs cookbooks on machines."""
 
     name: str
-    """``cinc`` or ``chef``: its package, its program is ``/opt/<name>/bin/<name>-client``."""
+    """``cinc`` or ``chef``: the name of its package; its program is ``/opt/<name>/bin/<name>-client``."""
     version: str
     url: str
-    """Of its package; ``%{arch}``, ``%{machine}`` and ``%{license}`` (a licence id) are left to who
-    fetches it."""
+    """The URL of its package; ``%{arch}``, ``%{machine}`` and ``%{license}`` (a license id) are replaced at
+    download."""
     sha256: Mapping[str, str]
-    """Of the package, by Debian's name of the architecture. What has none is not installed."""
+    """Checksums of the package, by Debian's name of the architecture. A package without one is not
+    installed."""
     license: str | None
-    """``chef_license`` of client.rb, where the user accepted it."""
+    """``chef_license`` of client.rb, if the user accepted it."""
 
 
 class GpuFamily(Struct, frozen=True):
-    """What machines with GPUs of one architecture have in common."""
+    """Settings common to machines with GPUs of one architecture."""
 
     name: str
     """The architecture: ``pascal``."""
     driver: int
-    """The NVIDIA driver branch that runs all of them that the cluster has."""
+    """The NVIDIA driver branch that supports all of them in the cluster."""
     open_kernel_modules: bool

@@ -1,4 +1,4 @@
-"""The gateways of physical sites and their IPsec tunnels, one end of each as its gateway sees it."""
+"""The gateways of physical sites and their IPsec tunnels, each from the view of its gateway."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from infra.model.places import Routing
 
 
 class SiteTunnel(Struct, frozen=True):
-    """One IPsec tunnel, as the gateway of one physical site sees it."""
+    """An IPsec tunnel from the view of a physical site's gateway."""
 
     name: str
-    """Unique on the gateway, swanctl's connection: ``us-west-2-1``, ``rack-b-1``."""
+    """Unique on the gateway; the name of swanctl's connection: ``us-west-2-1``, ``rack-b-1``."""
     link: str
     """The link it belongs to: ``rack-a-us-west-2``, ``rack-a-rack-b``."""
     number: int
@@ -25,41 +25,41 @@ class SiteTunnel(Struct, frozen=True):
     interface: str
     """The XFRM interface, at most 15 characters."""
     if_id: int
-    """What ties the interface to its security associations: unique, as the inside block is."""
+    """The id that connects the interface with its SAs: unique, like the inside block."""
     mtu: int
-    """Of packets inside the tunnel, in bytes."""
+    """The MTU inside the tunnel, in bytes."""
     mss: int
     """Of TCP segments inside the tunnel, in bytes."""
     local: IPv4Address | None
-    """The public address it leaves from; None behind NAT, where the gateway does not have it."""
+    """The local public address; None behind NAT, where the gateway does not have it."""
     local_id: str
-    """Its IKE identity: the public address."""
+    """The local IKE identity: the public address."""
     remote: IPv4Address | None
-    """The other end's public address; None where AWS decides it, see ``Outputs``."""
+    """The remote public address; None if AWS assigns it, see ``Outputs``."""
     encapsulated: bool
-    """Whether ESP always travels in UDP (RFC 3948): for a gateway behind NAT."""
+    """Whether ESP is always encapsulated in UDP (RFC 3948), for a gateway behind NAT."""
     initiates: bool
-    """Whether this end begins."""
+    """Whether this end initiates."""
     inside_local: IPv4Address
     inside_remote: IPv4Address
     inside_prefix: int
     remote_asn: int
     routing: Routing
-    """Between sites BGP only where both speak it."""
+    """Between sites, BGP only if both use it."""
     preference: int
-    """The higher, the better (BGP's local preference)."""
+    """BGP's local preference: higher is better."""
     metric: int
-    """The lower, the better: the MED that we advertise to the peer, and the distance of static routes."""
+    """Lower is better: the MED advertised to the peer, and the distance of static routes."""
     handicap: int
-    """Added to the MED that the peer advertises: decides between tunnels with the same MED."""
+    """Added to the MED that the peer advertises; decides between tunnels with the same MED."""
     accepts: tuple[IPv4Network, ...]
-    """What may be reached through it: nothing else is accepted from the peer."""
+    """The networks that may be reached through it: other routes from the peer are rejected."""
     secret: str
     """The name of the secret that holds its pre-shared key."""
 
 
 class SiteGateway(Struct, frozen=True):
-    """The machine that joins a physical site to the rest: strongSwan and FRR run there."""
+    """The machine that connects a physical site to the others, with strongSwan and FRR."""
 
     site: str
     key: str
@@ -72,12 +72,12 @@ class SiteGateway(Struct, frozen=True):
     asn: int
     routing: Routing
     announces: tuple[IPv4Network, ...]
-    """What it tells all peers that it can reach: the LAN."""
+    """Networks that it announces to all peers: the LAN."""
     nat: bool
-    """Whether it takes the LAN to the internet, by its own address."""
+    """Whether it translates the LAN's addresses for the internet."""
     ssh_from: tuple[IPv4Network, ...]
-    """Who may reach its port 22 over the internet."""
+    """Blocks that may connect to its port 22 over the internet."""
     in_overlay: bool
-    """Whether it is a node of the pods' network."""
+    """Whether it is a node of the pod network."""
     tunnels: tuple[SiteTunnel, ...]
-    """By name: AWS's and those to other sites."""
+    """Sorted by name: to AWS and to other sites."""
