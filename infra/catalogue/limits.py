@@ -134,14 +134,13 @@ _OPEN_GROUP: Final = "vpn"
 
 
 def inbound_rules(inside: int, overlay: int, world: int) -> Mapping[str, int]:
-    """Group of a VPC → its rules that let in; those that let out are the same few in every VPC.
+    """Security group of a VPC → the number of its inbound rules; outbound ones are the same everywhere.
 
-    The tables of ``security_groups.tf`` are the one place where a rule is written: their lines are counted,
-    without Terraform.
+    Counted from the tables in ``security_groups.tf``, the only place that defines rules, without Terraform.
 
-    ``inside``: blocks that belong to the cluster, each of which makes a rule of a line. ``overlay``: entries
-    of the pod network's ports. ``world``: ports of the VPN. A rule that names a group counts as one, however
-    many machines wear it (VPC User Guide, "Security group size").
+    ``inside``: number of private blocks, each of which makes one rule per table row. ``overlay``: entries of
+    the pod network's ports. ``world``: ports of the VPN. A rule that refers to a group counts as one,
+    whatever the number of its machines (VPC User Guide, "Security group size").
     """
     rules: Counter[str] = Counter({_OPEN_GROUP: world})
     for group, lines in _table_lines("from_inside").items():
@@ -153,7 +152,7 @@ def inbound_rules(inside: int, overlay: int, world: int) -> Mapping[str, int]:
 
 @cache
 def _table_lines(table: str) -> Counter[str]:
-    """Group → its lines in a table."""
+    """Group → its number of lines in a table."""
     text = _MODULE.read_text(encoding="utf-8")
     found = re.search(rf"^  {table} = \{{\n(.*?)^  \}}", text, re.MULTILINE | re.DOTALL)
     assert found is not None, table

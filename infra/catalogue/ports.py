@@ -1,4 +1,4 @@
-"""Ports that no pod connects to, wherever it is."""
+"""Ports that no pod may connect to."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Final
 
 NFS: Final = 2049
-"""Of NFS servers and of EFS's mount targets. They believe a client's word on who it is, which a machine's
-kernel gives truthfully and a program in a pod need not."""
+"""The port of NFS servers and EFS mount targets. They trust the client's claim of its user, which a
+machine's kernel sends truthfully, but a program in a pod may not."""
 
 OVERLAY: Final[Mapping[str, range]] = {
     "vxlan": range(8472, 8473),
     "host-gw": range(0),
     "wireguard": range(51820, 51822),
 }
-"""flannel's backends → the UDP ports they use (flannel, Documentation/backends.md). A machine unpacks what
-comes to them, and sends it on as if it were a neighbour's."""
+"""flannel's backends → the UDP ports they use (flannel, Documentation/backends.md). A machine decapsulates
+packets sent to them, and forwards the contents as if they came from a node."""
 
 
 def refused(backend: str) -> Mapping[str, tuple[int, ...]]:
-    """Protocol → the ports, in order."""
+    """Protocol → the ports, sorted."""
     return {"tcp": (NFS,), "udp": (NFS, *OVERLAY[backend])}

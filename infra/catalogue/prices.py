@@ -1,9 +1,9 @@
-"""List prices of AWS on one day, in US dollars: enough for an estimate, not for a bill.
+"""AWS's list prices at one date, in US dollars: enough for an estimate, not for a bill.
 
-Exact on that day for Linux, shared tenancy, on demand in us-east-1, us-east-2 and us-west-2. Elsewhere it
-is the price there times the region's usual ratio (one for all, others for G and P families and for Graviton
-where they differ), which is off by a few percent: `exact` tells which. Spot prices move; `spot` is a usual
-share of the on-demand price. Sources are in ``sources.md``.
+Exact at that date for Linux, shared tenancy, On-Demand in us-east-1, us-east-2 and us-west-2. For other
+regions it is that price times the region's usual ratio (separate ones for G and P families and for Graviton
+if they differ), with an error of a few percent: `exact` returns which it is. Spot prices vary; `spot` is a
+usual share of the On-Demand price. Sources are in ``sources.md``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _EXACT: Final = frozenset({"us-east-1", "us-east-2", "us-west-2"})
 
 
 DATED: str
-"""The day of the table, ISO 8601."""
+"""The date of the table, ISO 8601."""
 
 
 def __getattr__(name: str) -> str:
-    """``DATED``, read with the table, when it is first asked for."""
+    """``DATED``, read with the table on first use."""
     if name == "DATED":
         return str(_table()["dated"])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> str:
 
 @cache
 def on_demand(instance_type: str, region: str) -> float | None:
-    """USD an hour of an instance with Linux; None where the table has no price."""
+    """USD per hour of a Linux instance; None if the table has no price."""
     prices = _table()
     ratio = _ratio(instance_type, region)
     found = instances.find(instance_type)
@@ -47,7 +47,7 @@ def on_demand(instance_type: str, region: str) -> float | None:
 
 @cache
 def spot(instance_type: str, region: str) -> float | None:
-    """USD an hour to be expected on the spot market; None without a price, or where AWS sells no spot."""
+    """The expected Spot price in USD per hour; None without a price, or if there are no Spot Instances."""
     price = on_demand(instance_type, region)
     found = instances.find(instance_type)
     if price is None or found is None or not found.spot:
@@ -56,14 +56,14 @@ def spot(instance_type: str, region: str) -> float | None:
 
 
 def spot_factor(instance_type: str) -> float:
-    """The usual share of the on-demand price: an estimate of ours, by kind of machine."""
+    """The usual share of the On-Demand price: our estimate, by kind of instance."""
     factors: Mapping[str, float] = _table()["spot"]
     return factors.get(_kind(instance_type), factors["all"])
 
 
 @cache
 def database(instance_class: str, region: str) -> float | None:
-    """USD an hour of PostgreSQL at RDS in one zone: ``database("db.t4g.small", …)``; None without a price."""
+    """USD per hour of single-AZ PostgreSQL at RDS: ``database("db.t4g.small", …)``; None without a price."""
     prices = _table()
     price = prices["databases"].get(instance_class)
     ratios = prices["regions"].get(region)
@@ -72,7 +72,7 @@ def database(instance_class: str, region: str) -> float | None:
 
 @cache
 def unit(name: str, region: str) -> float | None:
-    """USD of anything else: ``nat_gateway_hour``, ``gp3_gb_month``; None where the table has no price."""
+    """USD of other units: ``nat_gateway_hour``, ``gp3_gb_month``; None if the table has no price."""
     prices = _table()
     price = prices["units"].get(name)
     if price is None:
@@ -84,7 +84,7 @@ def unit(name: str, region: str) -> float | None:
 
 
 def exact(region: str) -> bool:
-    """Whether prices of the region are AWS's own of `DATED`, not worked out by a ratio."""
+    """Whether prices of the region are AWS's own at `DATED`, not computed from a ratio."""
     return region in _EXACT
 
 
@@ -96,7 +96,7 @@ def _ratio(instance_type: str, region: str) -> float | None:
 
 
 def _kind(instance_type: str) -> str:
-    """What tells price ratios apart: ``p``, ``g``, ``arm``, or ``all``."""
+    """The key of price ratios: ``p``, ``g``, ``arm``, or ``all``."""
     kind = re.match(r"(p|g|gr)\d", instance_type)
     if kind:
         return kind[1][0]

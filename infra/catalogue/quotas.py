@@ -1,9 +1,10 @@
 """Service quotas of an AWS account that a cluster may reach.
 
-Running instances are counted in vCPUs, by kind of family and by market
-(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html and, of the same guide,
-``using-spot-limits.html``); codes are those of ``aws service-quotas list-service-quotas``. What a VPC may
-have is in the VPC User Guide, "Amazon VPC quotas", and its VPN in the Site-to-Site VPN User Guide, "Quotas".
+Running instances are counted in vCPUs, by family and market
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html and, in the same guide,
+``using-spot-limits.html``); codes are those of ``aws service-quotas list-service-quotas``. Quotas of a VPC
+are in the VPC User Guide, "Amazon VPC quotas", those of its VPN in the Site-to-Site VPN User Guide,
+"Quotas".
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ class Quota:
     """A quota of one account in one region."""
 
     name: str
-    """What a spec says: ``on-demand-p``, ``vpcs``."""
+    """The name in specs: ``on-demand-p``, ``vpcs``."""
     title: str
-    """What AWS calls it."""
+    """AWS's name."""
     service: str
-    """AWS's code of the service: ``ec2``, ``vpc``."""
+    """AWS's service code: ``ec2``, ``vpc``."""
     code: str
-    """AWS's code of the quota: ``L-417A185B``."""
+    """AWS's quota code: ``L-417A185B``."""
     default: int
-    """What a new account has."""
+    """The value for a new account."""
     families: tuple[str, ...] = ()
-    """For vCPU quotas, the letters of the instance families that count: ``p``; ``g``, ``gr``, ``vt``."""
+    """For vCPU quotas, the letters of the instance families that it covers: ``p``; ``g``, ``gr``, ``vt``."""
 
     @property
     def named(self) -> str:
-        """What to ask AWS for: ``VPCs per Region (L-F678F1CE)``."""
+        """The name for a request to AWS: ``VPCs per Region (L-F678F1CE)``."""
         return f"{self.title} ({self.code})"
 
     @property
@@ -50,7 +51,7 @@ class Quota:
 
 @cache
 def find(name: str) -> Quota | None:
-    """The quota of that name, or None."""
+    """The quota with this name, or None."""
     row = table("quotas").get(name)
     if row is None:
         return None
@@ -65,7 +66,7 @@ def find(name: str) -> Quota | None:
 
 
 def known(name: str) -> Quota:
-    """The quota of a name that this code states."""
+    """The quota for a name used in our code, which must exist."""
     found = find(name)
     assert found is not None, name
     return found
@@ -85,7 +86,7 @@ def suggest(name: str) -> str:
 
 @cache
 def quota_for(instance_type: str, market: Market) -> Quota | None:
-    """The vCPU quota that an instance counts against; None where there is none (Macs run on hosts)."""
+    """The vCPU quota that applies to an instance; None if there is none (Macs run on hosts)."""
     letters = re.match(r"[a-z]+", instance_type)
     if letters is None or instance_type.startswith("mac"):
         return None

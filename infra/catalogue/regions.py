@@ -2,9 +2,9 @@
 
 Source: ``ec2 describe-availability-zones`` and ``describe-instance-type-offerings`` in ``regions.json`` and
 ``offers.json``. In most regions AWS assigns zone letters differently in each account
-(https://docs.aws.amazon.com/global-infrastructure/latest/regions/az-ids.html): which *letters* offer a type
-is that of the account that was asked, so a zone that seems to lack one deserves a warning, not a refusal.
-A zone's id, as ``usw2-az1``, is the same zone in every account.
+(https://docs.aws.amazon.com/global-infrastructure/latest/regions/az-ids.html): the *letters* that offer a
+type are those of the account that was queried, so a zone that seems to lack one gives a warning, not an
+error. A zone's id, such as ``usw2-az1``, is the same zone in every account.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from infra.catalogue.tables import table
 from infra.nearest import nearest
 
 PROVIDER: Final = "5.100"
-"""The minor release that our modules pin (their ``versions.tf``)."""
+"""The minor release that our modules pin (in their ``versions.tf``)."""
 UNKNOWN_TO_THE_PROVIDER: Final = frozenset({"ap-southeast-6"})
-"""Regions that are younger: the provider refuses them in a zone's VPCs and finds no such region."""
+"""Regions added after this release: the provider refuses them in a zone's VPCs and does not find them."""
 
 WITHOUT_NAT_GATEWAYS: Final = frozenset({"apne1-az3"})
-"""Ids of zones where AWS makes no NAT gateway: NotAvailableInZone, of zones that it can hardly expand (VPC
-User Guide, "Troubleshoot NAT gateways", Availability Zone is unsupported). AWS lists them nowhere, and no
-call tells them; Tokyo's is known from reports
+"""Ids of zones in which AWS cannot create NAT gateways: NotAvailableInZone, for zones that can hardly be
+expanded (VPC User Guide, "Troubleshoot NAT gateways", Availability Zone is unsupported). AWS does not
+list them, and no API call returns them; Tokyo's is known from reports
 (https://github.com/sysdiglabs/terraform-aws-secure-for-cloud/pull/52)."""
 
 
@@ -36,16 +36,16 @@ class Region:
 
     name: str
     zones: tuple[str, ...]
-    """Full names of the availability zones that any account has, sorted."""
+    """Full names of the availability zones available to any account, sorted."""
     older_zones: tuple[str, ...]
     """Zones that only some, mostly older, accounts have: ``us-west-1c``."""
     partition: str
     """``aws``, ``aws-cn``, ``aws-us-gov``."""
     location: str
-    """For people: ``US West (Oregon)``."""
+    """Display name: ``US West (Oregon)``."""
 
     def has_zone(self, zone: str) -> bool:
-        """Whether that may be one of its zones; which ids there are, only the account knows."""
+        """Whether it may be one of its zones; which ids exist is only known for an account."""
         if is_zone_id(zone):
             return zone.startswith(f"{zone_id_prefix(self.name)}-az")
         return zone in self.zones or zone in self.older_zones
@@ -56,19 +56,19 @@ _DIRECTION: Final = {"gov": "g", "northeast": "ne", "northwest": "nw", "southeas
 
 
 def is_zone_id(zone: str) -> bool:
-    """Whether it is an id, as ``usw2-az1``, not a name, as ``us-west-2a``."""
+    """Whether it is an id such as ``usw2-az1``, not a name such as ``us-west-2a``."""
     return _ZONE_ID.fullmatch(zone) is not None
 
 
 def zone_id_prefix(region: str) -> str:
-    """What the ids of a region's zones begin with: ``usw2`` for us-west-2."""
+    """The prefix of the ids of a region's zones: ``usw2`` for us-west-2."""
     area, *words, number = region.split("-")
     return area + "".join(_DIRECTION.get(word, word[0]) for word in words) + number
 
 
 @cache
 def find(name: str) -> Region | None:
-    """The region of that name, or None."""
+    """The region with this name, or None."""
     row = table("regions").get(name)
     if row is None:
         return None
@@ -84,12 +84,12 @@ def find(name: str) -> Region | None:
 
 @cache
 def names() -> Sequence[str]:
-    """Every region that the pinned provider knows, sorted."""
+    """Every region that the pinned provider supports, sorted."""
     return tuple(sorted({*table("regions")} - UNKNOWN_TO_THE_PROVIDER))
 
 
 def suggest_region(name: str) -> str:
-    """The region that was probably meant, or the empty string. A zone's name gives its region."""
+    """The region that was probably meant, or the empty string. For a zone's name, its region."""
     word = name.strip().lower().replace("_", "-").replace(" ", "-")
     known = names()
     if word in known:
@@ -104,8 +104,8 @@ def suggest_region(name: str) -> str:
 def suggest_zone(region: str, zone: str) -> str:
     """The zone of the region that was probably meant, or the empty string.
 
-    A bare letter, or another region's zone, gives the zone with that letter; a letter that the region
-    does not have gives its last zone.
+    For a single letter, or another region's zone, the zone with that letter; for a letter that the region
+    does not have, its last zone.
     """
     found = find(region)
     if found is None:
@@ -121,8 +121,8 @@ def suggest_zone(region: str, zone: str) -> str:
 def offered(instance_type: str, region: str) -> tuple[str, ...] | None:
     """Zones of the region that offer the type, by full name, sorted.
 
-    Empty where the region is known not to offer it; None where the tables can't tell: a region or a type
-    that was never asked for. For retired types it is where they were last offered.
+    Empty if the region does not offer it; None if unknown, for a region or a type that was never queried.
+    For retired types, where they were last offered.
     """
     current = table("offers")
     offers = current["types"].get(instance_type)

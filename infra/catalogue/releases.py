@@ -1,4 +1,4 @@
-"""Releases of what the cluster is built from: Kubernetes minors and Ubuntu.
+"""Releases of Kubernetes and Ubuntu.
 
 Sources: https://kubernetes.io/releases/ and https://ubuntu.com/about/release-cycle, as of November 2026.
 """
@@ -16,7 +16,7 @@ CANONICAL: Final = {"aws": "099720109477", "aws-cn": "837727238323", "aws-us-gov
 """AWS partition → the account that publishes Ubuntu's images there (https://documentation.ubuntu.com/aws/)."""
 
 DEBIAN: Final = {"x86_64": "amd64", "arm64": "arm64"}
-"""An architecture, as AWS names it → as Debian does."""
+"""AWS's name of an architecture → Debian's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,16 @@ class Kubernetes:
     version: str
     """``1.36``."""
     ends: str
-    """The day of its end of life, ISO 8601."""
+    """The date of its end of life, ISO 8601."""
     supported: bool
-    """Whether it was one of the three that upstream supports when the table was made."""
+    """Whether it was one of the three minor versions supported upstream when the table was made."""
     kubeadm: tuple[str, ...] = ()
-    """What ``kubeadm config images list`` prints in the tested release; empty for a minor without one."""
+    """The output of ``kubeadm config images list`` in the tested release; empty for a minor version without
+    one."""
 
     @property
     def patch(self) -> int | None:
-        """Of the tested release, whose number its own images have for a tag."""
+        """The patch number of the tested release, which is in the tags of its images."""
         tags = (name.rpartition(":v")[2] for name in self.kubeadm if "/kube-apiserver:" in name)
         return next((int(tag.rpartition(".")[2]) for tag in tags), None)
 
@@ -50,7 +51,7 @@ class Ubuntu:
     ends: str
     """The month in which standard support ends."""
     images: str
-    """Canonical's kind of image on AWS: ``hvm-ssd``, ``hvm-ssd-gp3``."""
+    """Canonical's type of image on AWS: ``hvm-ssd``, ``hvm-ssd-gp3``."""
 
     def image_name(self, architecture: str) -> str:
         """The name pattern of Canonical's server images, for ``x86_64`` or ``arm64``."""
@@ -71,18 +72,18 @@ def kubernetes(version: str) -> Kubernetes | None:
 
 @cache
 def kubernetes_versions() -> Sequence[str]:
-    """Every minor of the table, oldest first."""
+    """All minor versions in the table, oldest first."""
     return tuple(sorted(table("releases")["kubernetes"], key=lambda one: int(one.partition(".")[2])))
 
 
 @cache
 def ubuntu(version: str) -> Ubuntu | None:
-    """The release of that number, or None."""
+    """The release with this version, or None."""
     row = table("releases")["ubuntu"].get(version)
     return Ubuntu(version, row["codename"], row["ends"], row["images"]) if row else None
 
 
 @cache
 def ubuntu_versions() -> Sequence[str]:
-    """Every release of the table, oldest first."""
+    """All releases in the table, oldest first."""
     return tuple(sorted(table("releases")["ubuntu"]))

@@ -1,4 +1,4 @@
-"""The Chef roles that machines can have, and the recipes that each stands for."""
+"""The Chef roles of machines, and their recipes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from infra.catalogue.tables import table
 
 GPU_WORKER: Final = "gpu-worker"
 WAYS_IN: Final = frozenset({"access-gateway", "ssh-node"})
-"""Roles that people come in by. Their machines are nodes where there is a cluster."""
+"""Roles through which users connect. Their machines are nodes if there is a cluster."""
 GATEWAYS: Final = frozenset({"access-gateway", "site-gateway"})
-"""Roles whose machines are met from outside, at ports of the spec, and have tables of their own."""
+"""Roles of machines that accept connections from outside, at ports in the spec, and have their own nftables
+tables."""
 SERVERS_FIRST: Final = (
     "control-plane", "site-gateway", "access-gateway", "nfs-server", "worker", GPU_WORKER, "ssh-node",
 )  # fmt: skip
-"""The order in which a machine with several roles takes them on: what serves others comes first."""
+"""The order of roles on a machine with several: those that serve others come first."""
 
 _WORKERS: Final = frozenset({"worker", GPU_WORKER})
 _KUBELET: Final = frozenset({"kubernetes::worker", "kubernetes::control_plane"})
@@ -31,29 +32,29 @@ class Role:
     name: str
     description: str
     run_list: tuple[str, ...]
-    """``role[…]`` and ``recipe[…]``, in the order they run."""
+    """``role[…]`` and ``recipe[…]``, in order."""
 
 
 @cache
 def roles(*, alone: bool = False) -> Mapping[str, Role]:
-    """Name → role, without those of a GPU family: ``gpu-worker-pascal``. ``alone``: as they are without
-    a cluster, where no machine is a node."""
+    """Name → role, without those of a GPU family: ``gpu-worker-pascal``. ``alone``: without a cluster, where
+    no machine is a node."""
     found = {name: row.get("alone", row) if alone else row for name, row in table("roles").items()}
     return {name: Role(name, row["description"], tuple(row["run_list"])) for name, row in found.items()}
 
 
 def family_role(family: str) -> str:
-    """``gpu-worker-pascal``, of an architecture's name."""
+    """``gpu-worker-pascal`` for an architecture's name."""
     return f"{GPU_WORKER}-{family}"
 
 
 def family_of(role: str) -> str | None:
-    """The architecture that a role names, whether there is such a one or not; None for any other role."""
+    """The architecture in a role's name, whether or not it exists; None for any other role."""
     return role.removeprefix(f"{GPU_WORKER}-") if role.startswith(f"{GPU_WORKER}-") else None
 
 
 def recipes(run_list: Sequence[str], *, alone: bool = False) -> tuple[str, ...]:
-    """A run list without roles: ``base``, ``kubernetes::worker``; each recipe where it comes first."""
+    """A run list with roles expanded: ``base``, ``kubernetes::worker``; each recipe at its first position."""
     found: dict[str, None] = {}
     for entry in run_list:
         kind, _, name = entry.rstrip("]").partition("[")
@@ -67,10 +68,10 @@ def recipes(run_list: Sequence[str], *, alone: bool = False) -> tuple[str, ...]:
 
 
 def makes_node(its_roles: Iterable[str]) -> bool:
-    """Whether a machine with these roles is a node where there is a cluster, be it one that runs no pods."""
+    """Whether a machine with these roles is a node if there is a cluster, even one that runs no pods."""
     return not _KUBELET.isdisjoint(recipes([f"role[{role}]" for role in sorted(its_roles)]))
 
 
 def runs_pods(its_roles: Iterable[str]) -> bool:
-    """Whether a machine with these roles is there for work."""
+    """Whether a machine with these roles runs users' pods."""
     return not _WORKERS.isdisjoint(its_roles)

@@ -1,6 +1,6 @@
-"""What cookbooks install from outside of the distribution, each in the version that is tested.
+"""Software that cookbooks install from outside of the distribution, in the tested versions.
 
-Sources, and what takes the place of a checksum where there is none, are in ``sources.md``.
+Sources, and what replaces a missing checksum, are in ``sources.md``.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from typing import Final, Literal, TypeAlias
 from infra.catalogue.tables import table
 
 Way: TypeAlias = Literal["archive", "signed", "client", "apt", "pip", "conda"]
-"""How it arrives: a download with a checksum; one with a signature of its makers; a Debian package of
-the client that runs cookbooks, with a checksum, of which a machine has one; a signed APT repository; PyPI;
-conda-forge."""
+"""The installation method: a download with a checksum; one with the vendor's signature; the Debian package
+of the client that runs cookbooks, with a checksum, of which a machine has one; a signed APT repository;
+PyPI; conda-forge."""
 
 CLIENT: Final = "cinc"
-"""The client that runs cookbooks unless a spec chooses the other one."""
+"""The default client that runs cookbooks."""
 
 ARCHITECTURES: Final = ("amd64", "arm64")
-"""Debian's names, by which checksums go."""
+"""Debian's names, the keys of checksums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """One piece of software."""
+    """A program."""
 
     name: str
     version: str | None
-    """The tested one; None takes the distribution's."""
+    """The tested version; None: the distribution's."""
     way: Way
     url: str | None
-    """Of an ``archive`` or a ``client``, with ``{version}``, ``%{arch}``, ``%{machine}`` and ``%{license}``
-    to be filled in."""
+    """The URL of an ``archive`` or a ``client``, with the placeholders ``{version}``, ``%{arch}``,
+    ``%{machine}`` and ``%{license}``."""
     sha256: Mapping[str, str]
-    """Of the tested version's archive, by architecture."""
+    """Checksums of the tested version's archive, by architecture."""
 
     def url_of(self, version: str) -> str | None:
-        """Where a version's archive is; what ``%{…}`` stands for is filled in where it is fetched."""
+        """The URL of a version's archive; ``%{…}`` is replaced at download."""
         return self.url.replace("{version}", version) if self.url is not None else None
 
 
 @cache
 def find(name: str) -> Software | None:
-    """The software of that name, or None."""
+    """The software with this name, or None."""
     row = table("software").get(name)
     if row is None:
         return None
@@ -53,7 +53,7 @@ def find(name: str) -> Software | None:
 
 
 def way_of(name: str) -> Way | None:
-    """How the software of that name arrives; None for an unknown one."""
+    """The installation method of the software; None if it is unknown."""
     found = find(name)
     return found.way if found else None
 

@@ -1,4 +1,4 @@
-"""Reading the JSON tables that lie beside these modules."""
+"""Reads the JSON tables beside these modules."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ FOLDER = Path(__file__).parent
 
 @cache
 def table(name: str) -> Any:
-    """The table ``<name>.json``, read once a process. Callers must not change it."""
+    """The table ``<name>.json``, cached. Callers must not change it."""
     return json.loads((FOLDER / f"{name}.json").read_bytes())

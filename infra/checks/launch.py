@@ -299,7 +299,8 @@ def reservation_spread(facts: Facts) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Volume:
-    """What EBS takes (EBS User Guide, "Amazon EBS volume types"). Sizes in GiB, throughput in MiB/s."""
+    """Limits of an EBS volume type (EBS User Guide, "Amazon EBS volume types"). Sizes in GiB, throughput in
+    MiB/s."""
 
     least: int
     most: int
@@ -317,9 +318,9 @@ _VOLUMES: Final = {
 _TEMPLATE_THROUGHPUT: Final = 1000
 """MiB/s."""
 _FREE_IOPS: Final = 3000
-"""Of a gp3 volume of any size."""
+"""Included with a gp3 volume of any size."""
 _MIB_PER_IO: Final = 0.25
-"""The most throughput of a gp3 volume for each operation a second, MiB."""
+"""The maximum throughput of a gp3 volume per provisioned IOPS, in MiB/s."""
 
 
 def _disks(one: Machines) -> Iterator[tuple[Path, Disk]]:
@@ -372,7 +373,7 @@ def _speed(path: Path, disk: Disk) -> Iterator[Finding]:
 
 @check("POOL045", Level.ERROR, "A disk's throughput is more than the provider takes in a launch template.")
 def template_throughput(facts: Facts) -> Iterator[Finding]:
-    """EC2 would take it; version 5 of Terraform's AWS provider does not, and fails in the plan."""
+    """Accepted by EC2, but not by version 5 of Terraform's AWS provider, which fails in the plan."""
     for one in facts.machines:
         if one.pool.launch != "template":
             continue

@@ -1,8 +1,8 @@
-"""Limits of AWS per security group, route table, role, region or account that a spec can exceed (QUOTA).
+"""AWS limits per security group, route table, role, region or account that a spec can exceed (QUOTA).
 
-AWS would reject each only in the middle of an apply. If AWS has raised the quota, waive the finding. A spec
-cannot exceed, given the modules: security groups per network interface (a machine wears three at the most),
-managed policies per role (none has any), tags of all but Auto Scaling groups (NAME007).
+AWS would reject each only during an apply. If AWS has increased the quota, waive the finding. With our
+modules, a spec cannot exceed: security groups per network interface (a machine has at most three), managed
+policies per role (none has any), tags of resources other than Auto Scaling groups (NAME007).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def security_group_rules(facts: Facts) -> Iterator[Finding]:
 
 
 def _inside(facts: Facts) -> int:
-    """The blocks that security groups call inside: the supernet and what is outside of it, as few as can be.
+    """The number of private blocks in security groups: the supernet and blocks outside of it, merged.
 
-    Laptops' ranges that are not stated are allocated side by side, and count as one.
+    VPN clients' ranges that are not stated are allocated next to each other, and count as one.
     """
     vpn, supernet = facts.spec.access.vpn, facts.spec.supernet
     wireguard = "wireguard" in vpn.kinds
@@ -59,7 +59,7 @@ def _inside(facts: Facts) -> int:
 
 
 def _vpn_ports(facts: Facts, place: Place) -> int:
-    """The ports that a region opens to the world."""
+    """The number of ports that a region opens to the internet."""
     vpn = facts.spec.access.vpn
     if place.name not in facts.vpn_sites:
         return 0
@@ -76,7 +76,7 @@ def counted(facts: Facts) -> Iterator[Finding]:
 
 
 def _counts(facts: Facts) -> Iterator[tuple[Path, str, int, str]]:
-    """Where, the quota, and how much of what there would be."""
+    """Path, quota, amount, and what is counted."""
     places = [place for place in facts.places.values() if place.known is not None]
     last = {place.region: place for place in places}
     regions = Counter(place.region for place in places)
@@ -94,7 +94,7 @@ def _counts(facts: Facts) -> Iterator[tuple[Path, str, int, str]]:
 
 
 def _routes(facts: Facts, place: Place, lans: Sequence[IPv4Network]) -> int:
-    """The routes that we write into each private route table of a VPC, and that of the VPC itself.
+    """The number of routes in each private route table of a VPC, including the local one.
 
     ``lans``: of the sites that some region has a VPN connection to.
     """
@@ -105,7 +105,7 @@ def _routes(facts: Facts, place: Place, lans: Sequence[IPv4Network]) -> int:
         return routes + peers
     hub = defaults.hub(spec)
     around = hub not in (None, place.name)
-    # The route to the hub, for the supernet, leads to these too.
+    # The route to the hub, for the supernet, covers these too.
     beyond = [lan for lan in lans if not (around and lan.subnet_of(spec.supernet))]
     return routes + (1 if around else peers) + len(beyond)
 
@@ -115,7 +115,7 @@ def policy_length(facts: Facts) -> Iterator[Finding]:
     storage, spec = facts.spec.storage, facts.spec
     copied = {copy.bucket for copy in storage.copies.values()}
     buckets = [
-        # As long as it will be, in an environment that is called as its cluster is.
+        # The final length, if the environment has the name of its cluster.
         (bucket.name or bucket_name(spec.name, name), bucket.read_only)
         for name, bucket in storage.s3.items()
         if not bucket.volumes or bucket.path is not None or name in copied

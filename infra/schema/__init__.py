@@ -1,4 +1,4 @@
-"""The language of the spec: what may be written, each field with its type, default, policy and meaning."""
+"""The language of the spec: its fields, with types, defaults, update policies and meanings."""
 
 from infra.schema.cluster import Spec
 

@@ -1,4 +1,4 @@
-"""What a spec means by its add-ons: judged by checks, carried out by ``resolve``."""
+"""Which add-ons a spec enables, and the values given to them; used by checks and ``resolve``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from infra.catalogue import addons
 from infra.schema.cluster import Spec
 
 RESEARCH: Final = ("jobset", "kueue")
-"""The add-ons that researchers' jobs are made of."""
+"""The add-ons that researchers' jobs use."""
 EFA: Final = "efa-device-plugin"
-"""The add-on that offers adapters to pods."""
+"""The add-on that offers EFA interfaces."""
 INGRESS: Final = "ingress"
-"""The add-on that has the internal pages; its own name in the private zone, too."""
+"""The add-on with internal pages, and its own name in the private zone."""
 
 
 def is_on(spec: Spec, name: str) -> bool:
-    """Whether an add-on is on: as stated, else as ``research`` needs it, else as the catalogue has it. False
-    for one that does not exist."""
+    """Whether an add-on is enabled: as stated, else if ``research`` needs it, else the catalogue's default.
+    False if it does not exist."""
     known = addons.find(name)
     if known is None:
         return False
@@ -29,17 +29,17 @@ def is_on(spec: Spec, name: str) -> bool:
 
 
 def page_domain(spec: Spec) -> str:
-    """Where internal pages have their names."""
+    """The domain of internal pages."""
     return spec.access.internal_domain or spec.dns.zone or spec.domain
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    r"""The keys of a dotted path, as Helm's ``--set`` splits it: ``\.`` is a dot within a key."""
+    r"""The keys of a dotted path, split like Helm's ``--set``: ``\.`` is a dot within a key."""
     return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", path))
 
 
 def typed(text: str) -> str | int | bool | None:
-    """What Helm's ``--set`` makes of a value: true, false, null, a whole number, or text."""
+    """A value parsed like Helm's ``--set``: true, false, null, an integer, or text."""
     words: dict[str, bool | None] = {"true": True, "false": False, "null": None}
     if text in words:
         return words[text]

@@ -1,14 +1,15 @@
-"""The base of every part of the spec: strict, frozen, documented field by field, each field with its policy.
+"""The base class of every part of the spec: strict, frozen, with documentation and an update policy per
+field.
 
-Scalars reach these models as the text that was written (see ``infra.load.source``): the field's type
-decides what ``no``, ``022`` or ``1.20`` means, never their spelling. So a label's value stays text and
-``min: 022`` is an error rather than eighteen.
+Scalars reach these models as the text in the file (see ``infra.load.source``): the field's type decides what
+``no``, ``022`` or ``1.20`` means, not YAML. So a label's value stays text, and ``min: 022`` is an error
+rather than eighteen.
 
 What happens to a live cluster when a field changes is the field's policy, as metadata beside its type::
 
     cidr: Annotated[Cidr | None, NEVER("a live VPC keeps its block")] = None
 
-``docs/spec.md`` prints it and ``invoke plan`` holds changes against it.
+``docs/spec.md`` documents it and ``invoke plan`` checks changes against it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_is_not_written(cls, data: Any) -> Any:
-        """``nat: ~`` leaves the default. An unknown key is left in, to be refused whatever it holds."""
+        """``nat: ~`` leaves the default. An unknown key is kept, to be refused whatever its value."""
         if isinstance(data, dict) and None in data.values():
             return {
                 key: value for key, value in data.items() if value is not None or key not in cls.model_fields
@@ -74,7 +75,7 @@ NEVER = Policy(Update.NEVER)
 
 
 def policy_of(part: type[BaseModel], field: str) -> Policy:
-    """A field's update policy. ``LookupError`` for a field without one: a fault of ours."""
+    """A field's update policy. Raises ``LookupError`` for a field without one, which is a bug."""
     for entry in part.model_fields[field].metadata:
         if isinstance(entry, Policy):
             return entry

@@ -1,4 +1,4 @@
-"""What a spec means where it says nothing: decided once, judged by checks, carried out by ``resolve``."""
+"""Defaults that depend on other fields; used by checks and ``resolve``."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from infra.schema.pools import Pool
 from infra.schema.sites import AwsSite, PhysicalSite
 
 ZONES: Final = 3
-"""A site that names no zones has the region's first three."""
+"""The number of the region's zones that a site uses by default."""
 
 SERVICES_PREFIX: Final = 20
-"""The length of an allocated range of services."""
+"""The prefix length of an allocated service range."""
 
 ADMIN: Final = "causeway"
-"""The account by which fresh physical machines are set up; its group has the same name."""
+"""The administrator's account on fresh physical machines; its group has the same name."""
 
 PRIORITY_CLASSES: Final = {
     "low": PriorityClass(value=-100, gpu_class="old", preempts=False),
     "normal": PriorityClass(value=0, gpu_class="standard"),
     "high": PriorityClass(value=1000),
 }
-"""Classes of work, where a spec names none."""
+"""The priority classes if a spec has none."""
 
 HOMES: Final = "/home"
-"""Where people's homes are, on every machine."""
+"""The path of users' homes on every machine."""
 
 SPOT: Final = frozenset({"spot", "mixed"})
-"""Markets with spot instances."""
+"""Markets with Spot Instances."""
 
 
 def zones_of(name: str, site: AwsSite) -> tuple[str, ...]:
-    """The zones that a site uses: as stated, or the region's first; none for a region that does not exist."""
+    """The zones that a site uses: as stated, or the region's first; empty for a region that does not
+    exist."""
     if site.zones is not None:
         return site.zones
     known = regions.find(site.region or name)
@@ -44,8 +45,8 @@ def zones_of(name: str, site: AwsSite) -> tuple[str, ...]:
 
 
 def linked_sites(spec: Spec, region: AwsSite) -> list[tuple[str, PhysicalSite]]:
-    """The physical sites with VPN connections to a region, by name: as stated, else all of them. Transit
-    gateways lead on from the primary region, so that the others have none by themselves."""
+    """The physical sites with VPN connections to a region, by name: as stated, else all of them. With
+    transit gateways, by default only the primary region has connections, as it forwards to the others."""
     led = interconnect(spec) == "transit-gateway" and region is not spec.sites.get(primary_of(spec) or "")
     joined = () if region.vpn is None and led else region.vpn
     return sorted(
@@ -56,26 +57,26 @@ def linked_sites(spec: Spec, region: AwsSite) -> list[tuple[str, PhysicalSite]]:
 
 
 SERVERS_OF_CLIENTS: Final = 8
-"""Among how many VPN servers the laptops' range is parted, so that one more renumbers none."""
+"""The number of VPN servers among which the clients' range is divided, so that adding one renumbers none."""
 
 
 def server_prefix(clients: int) -> int:
-    """The length of one VPN server's part of the laptops' range: a /23 of a /20."""
+    """The prefix length of one VPN server's part of the clients' range: /23 of a /20."""
     return clients + (SERVERS_OF_CLIENTS - 1).bit_length()
 
 
 def listener_prefix(clients: int) -> int:
-    """The length of what one process of a server gives out: half of the server's part."""
+    """The prefix length of the part of one process of a server: half of the server's part."""
     return server_prefix(clients) + 1
 
 
 DEVICES_PREFIX: Final = 29
-"""The length of a user's block of WireGuard addresses: eight devices."""
+"""The prefix length of a user's WireGuard block: eight devices."""
 
 
 def mesh_pairs(spec: Spec) -> list[tuple[str, str, int]]:
-    """Physical sites that reach each other by tunnels of their own: both names, in alphabetical order, and
-    over how many pairs of public addresses."""
+    """Pairs of physical sites with tunnels between them: both names, in alphabetical order, and the number
+    of pairs of public addresses."""
     if not spec.network.site_mesh:
         return []
     joined = sorted(
@@ -87,7 +88,7 @@ def mesh_pairs(spec: Spec) -> list[tuple[str, str, int]]:
 
 
 def region_order(spec: Spec) -> list[str]:
-    """AWS sites in the order jobs overflow: the primary one, then by ``overflow``, then by name."""
+    """AWS sites in overflow order: the primary one, then by ``overflow``, then by name."""
     aws = {name: site for name, site in spec.sites.items() if isinstance(site, AwsSite)}
     last = 1001
     return sorted(
@@ -101,25 +102,26 @@ def region_order(spec: Spec) -> list[str]:
 
 
 def partition_of(spec: Spec) -> str:
-    """The AWS partition of its regions: an account has one; ``aws`` without any."""
+    """The AWS partition of its regions, which is the same for all; ``aws`` without regions."""
     known = (regions.find(spec.sites[name].region or name) for name in region_order(spec))  # type: ignore[union-attr]
     return next((found.partition for found in known if found is not None), "aws")
 
 
 MOST_PEERED: Final = 8
-"""Up to so many regions are peered, each with each; more are joined by transit gateways. Peerings grow by the
-square of regions: of 9 there are 36, of 20 there are 190."""
+"""The maximum number of regions that are peered pairwise; more are connected by transit gateways. The number
+of peerings grows quadratically: 36 for 9 regions, 190 for 20."""
 
 
 def interconnect(spec: Spec) -> Literal["peering", "transit-gateway"]:
-    """How regions reach each other: as stated, or by their number."""
+    """How regions are connected: as stated, or by their number."""
     peered = len(region_order(spec)) <= MOST_PEERED
     return spec.network.interconnect or ("peering" if peered else "transit-gateway")
 
 
 def hub(spec: Spec) -> str | None:
-    """The region that all transit gateways peer with, where there are too many to join each with each; None
-    where every pair is joined. One route leads to it, for the supernet: a VPC outside of that needs pairs."""
+    """The region that all transit gateways peer with, if there are too many for pairwise peerings; else
+    None. There is one route to it, for the supernet, so a VPC outside of the supernet needs pairwise
+    peerings."""
     if interconnect(spec) == "peering" or len(region_order(spec)) <= MOST_PEERED:
         return None
     stated = (site.cidr for site in spec.sites.values() if isinstance(site, AwsSite))
@@ -128,34 +130,33 @@ def hub(spec: Spec) -> str | None:
 
 
 def primary_of(spec: Spec) -> str | None:
-    """The AWS site with the control plane; None without any."""
+    """The AWS site with the control plane; None without one."""
     return next(iter(region_order(spec)), None)
 
 
 def vpn_sites(spec: Spec, primary: str | None) -> tuple[str, ...]:
-    """Sites with a VPN server, in the order laptops try them: as stated, or the primary region."""
+    """Sites with a VPN server, in the order in which clients try them: as stated, or the primary region."""
     if spec.access.vpn.servers is not None:
         return spec.access.vpn.servers
     return (primary,) if primary else ()
 
 
 def hosts(name: str, count: int) -> list[str]:
-    """The short names of machines in the cloud that are alike: always numbered, so that one more renames
-    none."""
+    """The host names of equal cloud machines: always numbered, so that adding one renames none."""
     return [f"{name}-{number}" for number in range(1, count + 1)]
 
 
 MASTER: Final = "master"
-"""What the masters' short names begin with."""
+"""The prefix of the masters' host names."""
 
 
 def vpn_host(site: str) -> str:
-    """The short name of a site's VPN server, in a region's private zone and in the public one."""
+    """The host name of a site's VPN server, in a region's private zone and in the public one."""
     return f"vpn-{site}"
 
 
 def control_image(spec: Spec) -> str | None:
-    """The control plane's image: as stated, else the first that fits, by name; None without any image."""
+    """The control plane's image: as stated, else the first suitable one by name; None without any image."""
     stated = spec.kubernetes.control_plane.image
     return stated or next(iter(plain_images(spec) or sorted(spec.images)), None)
 
@@ -171,30 +172,32 @@ def plain_images(spec: Spec) -> list[str]:
 
 
 def offering_zones(zones: tuple[str, ...], region: str, types: Iterable[str]) -> tuple[str, ...]:
-    """Those of a site's zones that offer one of the instance types; all where none is known to."""
+    """The zones of a site that offer one of the instance types; all if none is known to."""
     known = {zone for kind in types for zone in regions.offered(kind, region) or ()}
     return tuple(zone for zone in zones if zone in known) or zones
 
 
 def rebalances(pool: Pool, *, with_gpus: bool) -> bool:
-    """Whether a pool's spot instances are replaced before they are interrupted: as stated, else those that
-    lose little work by it. A job on GPUs may run for days, and most warnings are false alarms."""
+    """Whether Spot Instances of a pool are replaced before they are interrupted (capacity rebalancing): as
+    stated, else if that loses little work. A job on GPUs may run for days, and most warnings are false
+    alarms."""
     if pool.market.kind not in SPOT:
         return False
     return not with_gpus if pool.capacity_rebalance is None else pool.capacity_rebalance
 
 
 def node_prefix(pods_per_node: int) -> int:
-    """The prefix length of each node's block of pod addresses.
+    """The prefix length of each node's pod block.
 
-    At least twice as many addresses as pods, so that one is not reused immediately: 110 pods have a /24,
+    At least twice as many addresses as pods, so that an address is not reused immediately: /24 for 110 pods,
     as in Kubernetes itself (kube-controller-manager, ``--node-cidr-mask-size``).
     """
     return 32 - (2 * pods_per_node - 1).bit_length()
 
 
 def user_namespace(login: str) -> str:
-    """A person's namespace: ``user-ada``. A Unix name may have what a DNS label may not (RFC 1123)."""
+    """A user's namespace: ``user-ada``. A Unix name may have characters that a DNS label may not (RFC
+    1123)."""
     return f"user-{_label(login)}"
 
 

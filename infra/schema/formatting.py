@@ -1,4 +1,4 @@
-"""Types and values of the spec in the words of the person who writes it: ``500 GiB``, not 512000."""
+"""Types and values of the spec in its own notation: ``500 GiB``, not 512000."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MARKED: Final = {
         (scalars.LabelValue, "label value"),
     )
 }
-"""The validator that makes a scalar type what it is → its word."""
+"""The validator of a scalar type → the type's name."""
 
 _PLAIN: Final = {
     bool: "true or false",
@@ -48,16 +48,16 @@ _PLAIN: Final = {
 
 @cache
 def hints(part: type[BaseModel]) -> dict[str, Any]:
-    """Field → annotation, with all that it carries."""
+    """Field → annotation, with its metadata."""
     return get_type_hints(part, include_extras=True)
 
 
 def bare(annotation: Any) -> tuple[Any, str]:
-    """The annotation without ``Annotated``, and the word of the scalar type in it, if there is one."""
+    """The annotation without ``Annotated``, and the name of its scalar type, if any."""
     word = ""
     while get_origin(annotation) is Annotated:
         annotation, *marks = get_args(annotation)
-        # The one that was annotated last is outermost; nested ones are flattened by Python.
+        # The last annotation is the outermost; Python flattens nested ones.
         word = word or next(
             (_MARKED[mark] for mark in marks if isinstance(mark, BeforeValidator) and mark in _MARKED), ""
         )
@@ -65,7 +65,7 @@ def bare(annotation: Any) -> tuple[Any, str]:
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union without None, each with all that it carries; else the annotation itself."""
+    """The members of a union without None, each with its metadata; else the annotation itself."""
     inner, _ = bare(annotation)
     if get_origin(inner) in (Union, types.UnionType):
         found = [choices(member) for member in get_args(inner) if member is not type(None)]
@@ -80,7 +80,7 @@ def models(annotation: Any) -> tuple[type[BaseModel], ...]:
 
 
 def part_of(annotation: Any, kind: object) -> type[BaseModel] | None:
-    """The part that is here; if several are allowed, the one of this ``kind``."""
+    """The part that is allowed here; if there are several, the one with this ``kind``."""
     found = models(annotation)
     if len(found) < 2:
         return found[0] if found else None
@@ -88,7 +88,7 @@ def part_of(annotation: Any, kind: object) -> type[BaseModel] | None:
 
 
 def kinds(part: type[BaseModel]) -> tuple[str, ...]:
-    """What ``kind`` may say in one of several parts: ``("aws",)``."""
+    """The values of ``kind`` for one of several parts: ``("aws",)``."""
     return tuple(map(str, get_args(part.model_fields["kind"].annotation)))
 
 
@@ -125,12 +125,12 @@ def _type_words(annotation: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value of the spec as plain JSON values."""
+    """A value of the spec as JSON values."""
     return to_jsonable_python(value)
 
 
 def spelled(annotation: Any, value: Any) -> str:
-    """A plain value as a person would write it."""
+    """A JSON value in the notation of the spec."""
     word = next((word for choice in choices(annotation) if (word := bare(choice)[1])), "")
     match value:
         case None:
@@ -157,7 +157,7 @@ def _leaf(value: Any) -> str:
 
 
 def _counted(value: int, units: Mapping[str, int], space: str) -> str:
-    """In the largest unit that says it in whole numbers; zero in the smallest."""
+    """In the largest unit in which it is an integer; zero in the smallest."""
     sizes = sorted(units.items(), key=lambda one: one[1], reverse=value != 0)
     unit, size = next((unit, size) for unit, size in sizes if value % size == 0)
     return f"{value // size}{space}{unit}"

@@ -1,4 +1,4 @@
-"""The lines between nodes, each with the largest packet it carries: for checks and for ``resolve``."""
+"""The links between nodes, each with its MTU; used by checks and ``resolve``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from infra.schema.sites import AwsSite, PhysicalSite
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What lies between two nodes."""
+    """A link between two nodes."""
 
     name: str
-    """For people: ``the tunnels between rack-a and us-west-2``."""
+    """Name for people: ``the tunnels between rack-a and us-west-2``."""
     mtu: int
     """In bytes."""
 
 
 def lines(spec: Spec) -> Iterator[Line]:
-    """Every line that a packet between two nodes may take.
+    """Every link that a packet between two nodes may use.
 
-    A packet that takes several in a row, as from a rack over its LAN into a tunnel, must fit each.
+    A packet that uses several, such as a LAN and a tunnel, must fit each.
     """
     regions = region_order(spec)
     for name in regions:
@@ -49,35 +49,36 @@ def _tunnels(first: str, second: str, mtu: int) -> Line:
 
 
 def aws_tunnel(spec: Spec, site: PhysicalSite) -> int:
-    """The largest packet inside a tunnel between a site and AWS."""
+    """The MTU inside a tunnel between a site and AWS."""
     return packets.esp(min(_path_mtu(spec, site), packets.AWS_VPN), encapsulated=encapsulated(site))
 
 
 def site_tunnel(spec: Spec, first: PhysicalSite, second: PhysicalSite) -> int:
-    """The largest packet inside a tunnel between two sites."""
+    """The MTU inside a tunnel between two sites."""
     path = min(_path_mtu(spec, first), _path_mtu(spec, second))
     return packets.esp(path, encapsulated=encapsulated(first, second))
 
 
 def encapsulated(*ends: PhysicalSite) -> bool:
-    """Whether ESP always travels in UDP between them (RFC 3948): one of them is behind NAT. AWS is not."""
+    """Whether ESP between them is always encapsulated in UDP (RFC 3948), because one is behind NAT. AWS is
+    not."""
     return any(site.gateway is not None and site.gateway.behind_nat for site in ends)
 
 
 def _path_mtu(spec: Spec, site: PhysicalSite) -> int:
-    """The largest packet that crosses the internet to a site."""
+    """The MTU of the internet path to a site."""
     return (site.gateway and site.gateway.path_mtu) or spec.network.path_mtu
 
 
 def narrowest(spec: Spec) -> Line:
-    """The line that carries least; of equals, the first. A spec without sites has Ethernet's usual size."""
+    """The link with the smallest MTU, the first of several. For a spec without sites, Ethernet's default."""
     return min(lines(spec), key=lambda line: line.mtu, default=Line("Ethernet", 1500))
 
 
 POD_OVERHEAD = {"vxlan": packets.VXLAN, "host-gw": 0, "wireguard": packets.WIREGUARD}
-"""flannel's backends → what each adds to a pod's packet, in bytes."""
+"""flannel's backends → bytes that each adds to a pod's packet."""
 
 
 def most_for_pods(spec: Spec) -> int:
-    """The largest packet of a pod that gets everywhere without being cut."""
+    """The largest MTU of pods that needs no fragmentation anywhere."""
     return narrowest(spec).mtu - POD_OVERHEAD[spec.kubernetes.pods.backend]

@@ -1,8 +1,7 @@
-"""The language described to editors and people: a JSON Schema and a manual, with each field's meaning and
-update policy.
+"""Generates a JSON Schema and a manual of the language, with each field's meaning and update policy.
 
-The docstrings under the fields are the only place where a field is described; they are read from the
-source, and only when somebody asks, so that a normal start pays nothing for them.
+The docstrings under the fields are the only description of a field; they are parsed from the source on
+demand, so that a normal start does not spend time on them.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from infra.schema.cluster import Spec
 from infra.schema.formatting import hints, item_of, models, plain, spelled, type_words
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
-"""What editors' YAML language servers understand."""
+"""The version that editors' YAML language servers support."""
 
 
 _BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
-"""Pydantic's bounds, as it leaves them on types that read their value first → JSON Schema's. Those of sizes
-and durations, which are written as text, are left out."""
+"""Pydantic's bounds, as metadata of types with a validator → JSON Schema's. Bounds of sizes and durations,
+which are written as text, are left out."""
 
 _NUMBER = re.compile(r"[1-9]\d*(\.\d+)?")
 
@@ -52,7 +51,7 @@ def docs_of(part: type[BaseModel]) -> dict[str, str]:
 
 
 def parts(root: type[BaseModel] = Spec) -> Iterator[type[BaseModel]]:
-    """Every part of the language, the whole first, each once, in the order in which they are used."""
+    """Every part of the language, first the whole spec, without duplicates, in the order of use."""
     seen: list[type[BaseModel]] = [root]
     for part in seen:
         yield part
@@ -68,7 +67,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def described(part: type[BaseModel], field: str) -> str:
-    """A field's meaning and what a change of it does to a live cluster."""
+    """A field's meaning, and what changing it does to a live cluster."""
     policy = policy_of(part, field)
     because = f" ({policy.because})" if policy.because else ""
     match policy.update:
@@ -90,15 +89,15 @@ def json_schema() -> dict[str, Any]:
         if part is not None and issubclass(part, Part):
             for field, entry in definition.get("properties", {}).items():
                 entry["description"] = described(part, field)
-    # What a file that extends another does not say, that one may.
+    # A file that extends another may leave out required fields.
     whole = {"required": schema.pop("required")}
     schema |= {"if": {"not": {"required": ["extends"]}}, "then": whole}
     return {"$schema": DIALECT, "title": "Causeway spec", **_numbers_too(schema)}
 
 
 def _numbers_too(value: Any) -> Any:
-    """Choices that are digits may be written without quotes, so both forms are offered; and JSON Schema's own
-    words for the bounds of numbers."""
+    """Add number forms: choices that consist of digits may be written without quotes; and JSON Schema's
+    names for bounds of numbers."""
     if isinstance(value, list):
         return [_numbers_too(entry) for entry in value]
     if not isinstance(value, dict):
@@ -161,7 +160,7 @@ access:
       groups: [staff]
       ssh_keys: ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP3uQw1AvVfe6sGGzZeQAz0PBvkJqIBufObnF6t8fVAp ada"]
 """
-"""A spec with a bit of all; sound, as a test sees to."""
+"""An example spec with most features; a test checks that it is valid."""
 
 _HEAD = """\
 <!-- Made by `invoke docs` from infra/schema; changes here are lost. -->
@@ -212,11 +211,11 @@ To add or take out a whole entry (a site, a pool, a user) is never a change of w
 """
 
 _BARE_SCALAR = {"WeightedType": "type", "Market": "kind"}
-"""Parts that may be written as one scalar, and the field that it then is."""
+"""Parts that may be written as a scalar, and the field that the scalar sets."""
 
 
 def markdown() -> str:
-    """The manual of the language, ``docs/spec.md``: a section a part, a row a field."""
+    """The manual of the language, ``docs/spec.md``: a section per part, a row per field."""
     sections = (_section(part, places) for part, places in _places().items())
     return "\n".join([_HEAD.replace("{example}", EXAMPLE), *sections])
 
@@ -283,7 +282,7 @@ def _default(part: type[BaseModel], field: str) -> str:
 
 
 def _places() -> dict[type[BaseModel], list[str]]:
-    """Each part with the paths where it stands, in the order in which a reader meets them."""
+    """Each part with the paths at which it is used, in the order of the manual."""
     found: dict[type[BaseModel], list[str]] = {Spec: []}
 
     def walk(part: type[BaseModel], path: str) -> None:

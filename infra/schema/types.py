@@ -1,4 +1,4 @@
-"""The scalar types of the spec: what a person writes, what a machine reads, and the message between them."""
+"""The scalar types of the spec: their notation, their values, and messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 """Units of a duration → seconds."""
 
 _DIGITS: Final = 15
-"""No number of a spec has more digits than this: JSON's readers keep whole numbers up to 2^53."""
+"""Maximum digits of a number in a spec: JSON readers keep integers up to 2^53."""
 
 _SIZE = re.compile(r"(\d{1,9})\s*(MiB|GiB|TiB)")
 _NEAR_SIZE = re.compile(r"(\d{1,9})\s*([MGT])i?B?", re.IGNORECASE)
@@ -34,7 +34,7 @@ _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 def _wrong(kind: str, message: str) -> PydanticCustomError:
-    # The message is a template to pydantic: braces that a person wrote must not be read as one.
+    # Pydantic treats the message as a template: braces in the user's text must be escaped.
     return PydanticCustomError(kind, "{message}", {"message": message})
 
 

@@ -1,19 +1,19 @@
-"""What would have happened: a trace of jobs, a model of AWS and of Kubernetes, and our autoscaler.
+"""Simulates the autoscaler on a trace of jobs, with models of AWS and of Kubernetes.
 
 ::
 
-    trace       what work came when
-    conditions  how machines boot, where there are any, what breaks
+    trace       the jobs and their submission times
+    conditions  boot times, capacity, failures
     cloud       Auto Scaling groups and their machines
     cluster     nodes, pods, the scheduler
-    jobs        how work gets on, is interrupted, starts again
-    kueue       which jobs may begin, and on which flavor; off without rules
-    world       all of it, as the snapshots that `decide` reads, and the writes that it asks for
-    policy      the autoscaler in it
-    runner      its loop
+    jobs        progress of jobs, interruptions, restarts
+    kueue       admission of jobs, and their flavors; off without rules
+    world       all of these: builds the snapshots that `decide` reads, and executes its writes
+    policy      the autoscaler in the simulation
+    runner      the loop
     reporting   table and plot
 
-All chance is seeded: the same trace, conditions and configuration give the same result.
+Random numbers are seeded: the same trace, conditions and configuration give the same result.
 """
 
 from infra.simulator.runner import Result, run

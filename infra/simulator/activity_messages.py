@@ -1,7 +1,7 @@
-"""What AWS says of a scaling activity, word for word as far as it is published.
+"""AWS's messages about scaling activities, verbatim as far as they are published.
 
 Sources: "Troubleshoot Amazon EC2 Auto Scaling" (EC2 Auto Scaling User Guide: instance launch failure, AMI
-issues), API_Activity, and the messages that people quote in issues of the Kubernetes autoscalers.
+issues), API_Activity, and messages quoted in issues of the Kubernetes autoscalers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ END = "Launching EC2 instance failed."
 
 
 def capacity(kind: str, zone: str, others: tuple[str, ...]) -> str:
-    """No on-demand machine of that type in that zone."""
+    """No On-Demand capacity of this type in this zone."""
     elsewhere = f" or choosing {', '.join(others)}" if others else ""
     return (
         f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested "
@@ -22,7 +22,7 @@ def capacity(kind: str, zone: str, others: tuple[str, ...]) -> str:
 
 
 def spot_capacity() -> str:
-    """No spot machine either."""
+    """No Spot capacity."""
     return (
         "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your "
         f"request configuration. Please adjust your request and try again. {END}"
@@ -30,7 +30,7 @@ def spot_capacity() -> str:
 
 
 def quota(limit: int) -> str:
-    """More vCPUs than the account may have of that family."""
+    """The vCPU quota of the family is exceeded."""
     return (
         f"You have requested more vCPU capacity than your current vCPU limit of {limit} allows for the "
         "instance bucket that the specified instance type belongs to. Please visit "
@@ -39,13 +39,13 @@ def quota(limit: int) -> str:
 
 
 def spot_quota() -> str:
-    """The same on the spot market."""
+    """The Spot vCPU quota is exceeded."""
     problem = "MaxSpotInstanceCountExceeded - Max spot instance count exceeded."
     return f"Could not launch Spot Instances. {problem} {END}"
 
 
 def launch_cause(changed: float, started: float, was: int, desired: int, present: int) -> str:
-    """Why a group starts machines."""
+    """Why a group launches machines."""
     return (
         f"At {_time(changed)} a user request explicitly set group desired capacity changing the desired "
         f"capacity from {was} to {desired}.  At {_time(started)} an instance was started in response to a "

@@ -1,9 +1,9 @@
-"""A model of AWS: Auto Scaling groups, their machines, what can be had, and what is said of it.
+"""A model of AWS: Auto Scaling groups, their machines, capacity, and scaling activities.
 
-A group that is smaller than its desired size starts machines after a moment, zone by zone so that its zones
-are even, and on to the next zone where there is none to be had. What no zone has fails in an activity with
-AWS's own words, and is tried again after a while, later each time. A group that is larger ends none, as all
-are protected from scale-in. A machine is paid for by the second from its launch to its end.
+A group below its desired size launches machines after a moment, balanced over zones, and in the next zone if
+one has no capacity. What no zone has fails in an activity with AWS's own message, and is retried with
+increasing delays. A group above its desired size terminates nothing, as all instances are protected from
+scale-in. A machine is billed per second from launch to termination.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from infra.simulator.conditions import Capacity, Conditions, Fate
 from infra.simulator.event_queue import Calendar
 
 KEPT = 30
-"""Activities a group shows."""
+"""The number of activities that a group shows."""
 
 Why = Literal["asked", "interrupted", "timeout"]
-"""Why a machine ends: a policy named it, AWS takes it away, or its hook ran out."""
+"""Why a machine is terminated: by a policy, by AWS, or because its hook timed out."""
 
 
 class RefusedError(Exception):
-    """AWS does not do what is asked."""
+    """AWS refuses a call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,17 +41,17 @@ class Machine:
     group: str
     kind: PricedType
     price: float
-    """USD an hour."""
+    """USD per hour."""
     market: str
-    """The vCPU quota that it counts against."""
+    """The vCPU quota that applies to it."""
     boots: float | None
-    """Seconds from its launch to its ready node; None for never."""
+    """Seconds from its launch until its node is ready; None: never."""
     why: Why = "asked"
     ended: float | None = None
 
     @property
     def node(self) -> str:
-        """The name of its node, whether there is one or not."""
+        """The name of its node, whether or not it exists."""
         return f"ip-{self.seen.id[2:]}"
 
 
@@ -66,9 +66,9 @@ class _Group:
     started: int = 0
     told: int = 0
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     plan: int = 0
-    """The number of the reconciliation that is due; older ones are void."""
+    """The number of the current reconciliation; older ones are void."""
     state: GroupState | None = None
 
     @property
@@ -81,7 +81,7 @@ class _Group:
 
 
 class Cloud:
-    """All groups of a configuration. `joined` and `ended` are called for machines that run and that end."""
+    """All groups of a configuration. `joined` and `ended` are called when machines run and end."""
 
     def __init__(
         self,
@@ -113,18 +113,18 @@ class Cloud:
             for time in (outage.begin, outage.end):
                 calendar.at(calendar.start + time, self._changed)
         self.version = 0
-        """Grows with every change that is of interest to one who sizes groups."""
+        """Incremented with every change that may affect a decision."""
         self.cost = 0.0
-        """USD of machines that have ended; `bill` adds those that run."""
+        """USD of terminated machines; `bill` adds the running ones."""
         self.gpu_seconds = 0.0
-        """The same, in GPUs' seconds."""
+        """The same in GPU-seconds."""
         self.launches = 0
         self.failed = 0
 
-    # What a reader sees
+    # State for readers
 
     def states(self) -> dict[str, GroupState]:
-        """The groups, without those of regions whose API does not answer."""
+        """The groups, without those in regions whose API does not answer."""
         dark = self.dark()
         return {
             name: self._state(group)
@@ -133,20 +133,20 @@ class Cloud:
         }
 
     def dark(self) -> frozenset[str]:
-        """Regions whose API does not answer now."""
+        """Regions whose API currently does not answer."""
         now = self._calendar.elapsed
         return frozenset(row.region for row in self._conditions.outages if row.begin <= now < row.end)
 
     def machine(self, instance: str) -> Machine | None:
-        """A machine that is not over, by its id."""
+        """A machine that is not terminated, by its id."""
         return self._machines.get(instance)
 
     def running(self) -> int:
-        """Machines that are paid for."""
+        """The number of billed machines."""
         return len(self._machines)
 
     def bill(self) -> tuple[float, float]:
-        """USD and GPUs' hours up to now."""
+        """USD and GPU-hours so far."""
         now = self._calendar.now
         cost, gpus = self.cost, self.gpu_seconds
         for each in self._machines.values():
@@ -155,7 +155,7 @@ class Cloud:
             gpus += seconds * self._gpus(each)
         return cost, gpus / 3600
 
-    # What a writer may do
+    # Calls for writers
 
     def set_desired(self, name: str, desired: int) -> None:
         """SetDesiredCapacity without a cool-down."""
@@ -187,14 +187,14 @@ class Cloud:
         self._reconcile_after(group, self._conditions.reaction)
 
     def release(self, instance: str) -> None:
-        """CompleteLifecycleAction: the hook lets the machine go."""
+        """CompleteLifecycleAction: the hook no longer delays the machine's termination."""
         machine = self._machines.get(instance)
         if machine is None or machine.seen.lifecycle != "Terminating:Wait":
             raise RefusedError(f"{instance} waits for nothing")
         self._writable(machine.group)
         self._end(machine)
 
-    # What happens
+    # Events
 
     def _state(self, group: _Group) -> GroupState:
         if group.state is None:
@@ -247,7 +247,7 @@ class Cloud:
                 self._reconcile_after(group, wait)
 
     def _launch(self, group: _Group, units: int) -> str | None:
-        """Start what can be had; the last refusal if that was not all."""
+        """Launch as far as there is capacity; returns the last error if it was not enough."""
         now, began = self._calendar.now, group.present
         refusals: dict[str, tuple[str, str]] = {}
         even = Counter(dict.fromkeys(group.config.zones, 0))
@@ -320,7 +320,7 @@ class Cloud:
         self._touch(group)
 
     def _spot(self, group: _Group) -> bool:
-        """Which market the next unit comes from."""
+        """Whether the next unit is a Spot Instance."""
         config = group.config
         on_demand = sum(each.seen.weight for each in group.staying if not each.seen.spot)
         if on_demand < config.on_demand_base:
@@ -394,11 +394,11 @@ class Cloud:
     def _run(self, machine: Machine) -> None:
         if not machine.seen.leaving and machine.ended is None:
             machine.seen = replace(machine.seen, lifecycle="InService", state="running")
-            self._groups[machine.group].state = None  # seen by the next reader, but nothing to wake one for
+            self._groups[machine.group].state = None  # without a new version: no decision depends on it
             self._joined(machine)
 
     def _interrupt(self, machine: Machine) -> None:
-        """The notice; the end comes two minutes later."""
+        """Send the notice; the machine is terminated two minutes later."""
         if machine.ended is not None or machine.seen.interrupted is not None:
             return
         end = self._calendar.now + self._conditions.notice
@@ -414,7 +414,7 @@ class Cloud:
         self._calendar.at(end, over)
 
     def _reclaim(self, row: Capacity) -> None:
-        """AWS takes spot machines back that it has no room for any more."""
+        """Interrupt Spot Instances for which there is no more capacity."""
         found = [
             each
             for each in self._machines.values()
@@ -445,7 +445,7 @@ class Cloud:
         now = self._calendar.now
         group = self._groups[machine.group]
         machine.ended = now
-        seconds = max(now - (machine.seen.launched or now), 60)  # a minute at least is billed
+        seconds = max(now - (machine.seen.launched or now), 60)  # at least a minute is billed
         self.cost += seconds / 3600 * machine.price
         self.gpu_seconds += seconds * self._gpus(machine)
         del self._machines[machine.seen.id]

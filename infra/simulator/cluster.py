@@ -1,9 +1,9 @@
 """A model of Kubernetes: nodes, pods, and a scheduler.
 
-The scheduler takes pods in order of priority and age and puts each on the fullest node that it fits, so that
-whole nodes stay free (kube-scheduler's NodeResourcesFit with ``MostAllocated``, as clusters of GPUs have
-it). What does not fit waits and lets others pass. A gang has all its places at once or none (as Kueue and
-the coscheduling plugin do), at one site unless it may run at several. Preemption is not modelled.
+The scheduler takes pods in order of priority and age and binds each to the fullest node that it fits, so
+that whole nodes stay free (kube-scheduler's NodeResourcesFit with ``MostAllocated``, as usual in GPU
+clusters). Pods that do not fit wait and can be overtaken. A gang is bound as a whole or not at all (as by
+Kueue and the coscheduling plugin), at one site unless it may run at several. Preemption is not modelled.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from infra.simulator.event_queue import Calendar
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """A pod, and its observers."""
+    """A pod and its observers."""
 
     seen: Pod
     stopped: Callable[[Work, bool], None]
-    """Called when it is gone before its time, with whether it was asked to leave first."""
+    """Called when it ends early, with whether it was asked to leave first."""
     started: Callable[[], None]
-    """Called when it runs: of a gang, of each of its pods."""
+    """Called when it starts; in a gang, for each pod."""
     gang: Gathering | None = None
     host: Host | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Gathering:
-    """The pods of a gang that wait together."""
+    """The waiting pods of a gang."""
 
     works: list[Work]
     across: bool
     key: str
-    """Its own: pods of a gang that come later, for some that were lost, form a gang of their own."""
+    """Unique: pods that later replace lost ones of a gang form a gang of their own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,9 +56,9 @@ class Host:
     free: dict[str, int]
     works: dict[str, Work] = field(default_factory=dict)
     kind: int = 0
-    """Its number among nodes of equal labels and taints."""
+    """Its number among nodes with equal labels and taints."""
     dead: bool = False
-    """Whether its machine is gone, though nobody has noticed yet."""
+    """Whether its machine is terminated, which is not detected yet."""
 
     @property
     def open(self) -> bool:
@@ -67,14 +67,14 @@ class Host:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """What waits and needs the same, oldest first."""
+    """Waiting pods with equal needs, oldest first."""
 
     shape: Shape
     gang: bool
     number: int
     waiting: dict[str, Work | Gathering] = field(default_factory=dict)
     tried: bool = False
-    """Whether it fits no node but, perhaps, those that have changed since."""
+    """Whether it fits no node except possibly those that have changed since."""
 
     @property
     def order(self) -> tuple[int, float, int]:
@@ -91,11 +91,11 @@ class Cluster:
         self._calendar = calendar
         self.hosts: dict[str, Host] = {}
         self.works: dict[str, Work] = {}
-        """By uid: pods that are not over."""
+        """By uid: pods that have not finished."""
         self._queues: dict[tuple[int, bool], Queue] = {}
-        """By the number of a shape, and whether it is that of a gang."""
+        """By the number of a shape, and whether it is a gang's."""
         self._fresh: dict[str, Host] = {}
-        """Nodes that have more room than when the scheduler last looked."""
+        """Nodes that have more room than at the scheduler's last pass."""
         self._arrived = False
         self._shapes: dict[Shape, int] = {}
         self._kinds: dict[object, int] = {}
@@ -104,13 +104,13 @@ class Cluster:
         self._nodes: tuple[Node, ...] | None = None
         self._pods: tuple[Pod, ...] | None = None
         self.waiting = 0
-        """Pods without a node."""
+        """The number of pods without a node."""
         self.version = 0
-        """Grows with every change that is of interest to one who sizes the cluster: work that has to wait,
-        and nodes that come, go, change, fall idle or become busy. Work that begins or ends beside other
-        work while none waits does not count."""
+        """Incremented with every change that may affect scaling: work that has to wait, and nodes that join,
+        leave, change, become idle or busy. Work that starts or ends beside other work while nothing waits
+        does not count."""
 
-    # What a reader sees
+    # State for readers
 
     def nodes(self) -> tuple[Node, ...]:
         if self._nodes is None:
@@ -132,7 +132,7 @@ class Cluster:
             self.version += 1
 
     def change(self, name: str, **fields: object) -> None:
-        """A node is another from now on: ``ready=False``, ``taints=…``, ``allocatable=…``."""
+        """Change fields of a node: ``ready=False``, ``taints=…``, ``allocatable=…``."""
         host = self.hosts[name]
         before = host.seen.allocatable
         host.seen = replace(host.seen, **fields)
@@ -142,7 +142,7 @@ class Cluster:
         self.version += 1
 
     def remove(self, name: str) -> None:
-        """A node is deleted, and its pods with it."""
+        """Delete a node and its pods."""
         host = self.hosts.pop(name)
         self._fresh.pop(name, None)
         self._nodes = None
@@ -163,7 +163,8 @@ class Cluster:
     # Pods
 
     def submit(self, works: Iterable[Work], *, across: bool = True) -> None:
-        """New pods; those of one gang together in one call, at one site unless they may be across several."""
+        """Submit pods; those of one gang together in one call, at one site unless they may be ``across``
+        several."""
         gangs: dict[str, list[Work]] = {}
         for work in works:
             self.works[work.seen.uid] = work
@@ -185,18 +186,18 @@ class Cluster:
         found = self._queues.get((number, gang))
         if found is None:
             found = self._queues[number, gang] = Queue(pod.shape, gang, number)
-        elif gang:  # more of the same fits no better, but a gang may be smaller than the one that was tried
+        elif gang:  # further equal pods fit no better, but a gang may be smaller than the one that was tried
             found.tried = False
         return found
 
     def finish(self, work: Work) -> None:
-        """A pod is done."""
+        """A pod has finished."""
         host = self._take_away(work)
         if host is not None and (not host.works or self.waiting):
             self.version += 1
 
     def lose(self, work: Work, *, asked: bool) -> None:
-        """A pod is gone before its time."""
+        """A pod is lost."""
         if work.seen.uid not in self.works:
             return
         self._take_away(work)
@@ -204,13 +205,13 @@ class Cluster:
         work.stopped(work, asked)
 
     def delete(self, work: Work) -> None:
-        """A pod is deleted by its own controller: no observer is called."""
+        """A pod is deleted by its own controller, without calling an observer."""
         if work.seen.uid in self.works:
             self._take_away(work)
             self.version += 1
 
     def leave(self, work: Work, *, grace: float) -> None:
-        """A pod is asked to leave, and is gone after a while."""
+        """A pod is asked to leave, and is lost after its grace period."""
         if work.seen.deleting or work.host is None:
             return
         work.seen = replace(work.seen, deleting=True)
@@ -252,7 +253,7 @@ class Cluster:
     # The scheduler
 
     def schedule(self) -> None:
-        """Put what waits where it fits. Quick when there is nothing new."""
+        """Bind waiting pods to nodes that they fit. Fast if nothing has changed."""
         if not self._queues:
             self._fresh = {}
             return
@@ -280,7 +281,7 @@ class Cluster:
         self._arrived = False
 
     def room(self, shape: Shape, count: int, *, across: bool) -> bool:
-        """Whether so many equal pods have places now: at one site, unless they may be at several."""
+        """Whether this many equal pods fit now: at one site, unless they may be at several."""
         places: dict[str, int] = {}
         for host in self.hosts.values():
             if host.open and _has_room(host, shape) and fits(shape, host.seen.labels, host.seen.taints):
@@ -336,7 +337,7 @@ class Cluster:
 
 
 def fits(shape: Shape, labels: Mapping[str, str], taints: Iterable[Taint]) -> bool:
-    """Whether labels and taints let a pod of a trace in: its selector, and its tolerations."""
+    """Whether labels and taints admit a pod of a trace, by its selector and tolerations."""
     return all(labels.get(key) == value for key, value in shape.selector) and all(
         taint.effect == "PreferNoSchedule"
         or any(
@@ -364,7 +365,7 @@ def _sites(hosts: list[Host], *, across: bool) -> list[list[Host]]:
 
 
 def _places(shape: Shape, count: int, hosts: list[Host]) -> list[Host] | None:
-    """A host for each of so many equal pods, or None."""
+    """A host for each of these equal pods, or None."""
     found: list[Host] = []
     for host in hosts:
         room = min((host.free.get(name, 0) // amount for name, amount in shape.requests), default=count)

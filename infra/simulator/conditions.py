@@ -1,7 +1,6 @@
-"""What the simulated world is like: how machines boot, where there are any, what breaks.
+"""The simulated conditions: boot times, capacity, failures.
 
-The numbers here are rounded from what people report of GPU machines on AWS; a trace may bring
-others along.
+The defaults are rounded from reports about GPU machines on AWS; a trace may have its own.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from msgspec import Struct
 
 
 class Capacity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """So many machines of a type, and no more, can be had in a region or in some of its zones for a time."""
+    """A limit on the machines of a type in a region, or in some of its zones, for a time."""
 
     region: str
     begin: float
     end: float
     machines: int
-    """Running ones counted; of all the zones together."""
+    """The maximum, including running ones; of all the zones together."""
     type: str = ""
-    """Empty for all types, each by itself."""
+    """Empty for all types, each separately."""
     zones: tuple[str, ...] = ()
     """Empty for the whole region."""
     spot: bool | None = None
-    """One market; None for both, each by itself."""
+    """One market; None for both, each separately."""
 
 
 class Outage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A region whose API does not answer for a time."""
+    """A time in which a region's API does not answer."""
 
     region: str
     begin: float
@@ -38,65 +37,65 @@ class Outage(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class Machines(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Physical nodes that are there from the beginning and stay."""
+    """Physical nodes, which exist from the start."""
 
     name: str
     count: int
     gpus: int
     cpu: int
-    """Millicores."""
+    """In millicores."""
     memory: int
-    """MiB."""
+    """In MiB."""
     labels: Mapping[str, str] = {}
 
 
 class Conditions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All of it. Times in seconds, chances from 0 to 1."""
+    """All conditions. Times in seconds, probabilities from 0 to 1."""
 
     seed: int = 1
     reaction: float = 6
-    """From a change of size to the launches that it asks for."""
+    """From a change of size to the launches."""
     running: float = 25
-    """From a launch to a machine that runs."""
+    """From a launch to a running machine."""
     boot: float = 150
-    """From a launch to a node that is ready: the median."""
+    """From a launch to a ready node: the median."""
     boot_spread: float = 0.25
-    """Sigma of the logarithm of it."""
+    """Sigma of its logarithm."""
     gpu_startup: float = 30
-    """From a ready node to one that offers its GPUs."""
+    """From a ready node until it reports its GPUs."""
     ending: float = 45
-    """From the end of an instance until its group no longer shows it."""
+    """From the termination of an instance until its group no longer lists it."""
     heartbeat: float = 3600
-    """How long a lifecycle hook holds an instance that nobody releases."""
+    """The timeout of a lifecycle hook."""
     unready: float = 40
-    """From the end of an instance until its node is unready."""
+    """From the termination of an instance until its node is unready."""
     forgotten: float = 90
-    """From the end of an instance until the cloud's node controller deletes its node."""
+    """From the termination of an instance until the cloud's node controller deletes its node."""
     recreate: float = 5
-    """From the loss of a pod until its controller makes a new one."""
+    """From the loss of a pod until its controller creates a new one."""
     notice: float = 120
-    """Of a spot interruption."""
+    """Of a Spot interruption."""
     retry: float = 60
-    """From a launch that failed until its group tries again; twice as long each time…"""
+    """From a failed launch until its group retries; doubled each time…"""
     retry_most: float = 900
-    """… up to this."""
+    """… up to this maximum."""
     stillborn: float = 0.0
-    """The chance that a machine never becomes a node."""
+    """The probability that a machine never becomes a node."""
     interrupted: float = 0.0
-    """Interruptions of a spot machine, an hour."""
+    """Interruptions of a Spot Instance per hour."""
     capacity: tuple[Capacity, ...] = ()
-    """Where there is not enough of it. Elsewhere there always is."""
+    """Limits of capacity. Elsewhere it is unlimited."""
     outages: tuple[Outage, ...] = ()
     physical: tuple[Machines, ...] = ()
     owned_price: float = 0.0
-    """USD an hour of a physical node: it is paid for in any case."""
+    """USD per hour of a physical node, which is paid for in any case."""
 
 
 class Fate:
-    """What befalls one machine, by chance that comes out the same for every policy.
+    """The random events of one machine, the same for every policy.
 
-    It hangs on the seed, its group and its number there, not on the order in which things are asked: two
-    policies that start the same machine see it boot in the same time.
+    They depend on the seed, its group and its number there, not on the order of calls: two policies that
+    launch the same machine see the same boot time.
     """
 
     __slots__ = ("_random",)
@@ -105,13 +104,13 @@ class Fate:
         self._random = Random(f"{seed}/{group}/{number}")  # noqa: S311 - it is to be foreseeable
 
     def boot(self, conditions: Conditions) -> float | None:
-        """Seconds until it is a ready node; None for never."""
+        """Seconds until its node is ready; None: never."""
         spread = self._random.gauss(0.0, conditions.boot_spread)
         stillborn = self._random.random() < conditions.stillborn
         return None if stillborn else conditions.boot * math.exp(min(max(spread, -1.0), 1.5))
 
     def interruption(self, conditions: Conditions) -> float | None:
-        """Seconds until its spot notice; None for never."""
+        """Seconds until its Spot interruption notice; None: never."""
         chance = self._random.random()
         if conditions.interrupted <= 0:
             return None

@@ -1,5 +1,4 @@
-"""What happens when: events in order of time, those of one time in the order in which they were written
-down."""
+"""The queue of events: by time; simultaneous ones in the order in which they were added."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from itertools import count
 
 
 class Calendar:
-    """The clock of a simulated world. It does not advance between events."""
+    """The clock of the simulation. It does not advance between events."""
 
     def __init__(self, start: float = 0.0) -> None:
         self.start = start
@@ -18,25 +17,25 @@ class Calendar:
         self._number = count()
 
     def at(self, time: float, do: Callable[[], None]) -> None:
-        """Write an event down. One of the past happens at once when the clock next moves."""
+        """Add an event. One in the past happens when the clock next advances."""
         heapq.heappush(self._events, (max(time, self.now), next(self._number), do))
 
     def after(self, seconds: float, do: Callable[[], None]) -> None:
-        """The same, from now on."""
+        """Add an event relative to now."""
         self.at(self.now + seconds, do)
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return self.now - self.start
 
     @property
     def next(self) -> float | None:
-        """When the next event is; None if there is none any more."""
+        """When the next event is; None if there is none."""
         return self._events[0][0] if self._events else None
 
     def advance(self, until: float) -> int:
-        """Let all happen that is due up to a time, and how much that was."""
+        """Process all events up to a time; returns their number."""
         done = 0
         while self._events and self._events[0][0] <= until:
             self.now, _, do = heapq.heappop(self._events)

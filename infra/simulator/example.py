@@ -1,4 +1,4 @@
-"""The cluster of the shipped trace: sixty GPUs of one's own, and three AWS regions to overflow to."""
+"""The cluster of the bundled trace: sixty GPUs at a physical site, and three AWS regions for overflow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.simulator.conditions import Machines
 from infra.simulator.kueue import Choice, Rules, of_groups
 
 SITES: Final[Mapping[str, str]] = {"oregon": "us-west-2", "virginia": "us-east-1", "ohio": "us-east-2"}
-"""Primary first."""
+"""The primary one first."""
 
 TITANS = Machines(
     name="titan",
@@ -31,9 +31,9 @@ TITANS = Machines(
 
 
 def config(*, most: int = 200) -> Config:
-    """Per region: machines with 8 V100 for training, single GPUs on the spot market for sweeps, and CPUs.
+    """Per region: machines with 8 V100 for training, single GPUs on Spot Instances for sweeps, and CPUs.
 
-    ``most`` is the largest size of each training group, in machines of 8 GPUs.
+    ``most`` is the maximum size of each training group, in machines of 8 GPUs.
     """
     groups = []
     for order, (site, region) in enumerate(SITES.items()):
@@ -51,7 +51,7 @@ def _group(
     found = instances.find(kind)
     assert found is not None
     count = found.gpus.count if found.gpus else 0
-    # What the kubelet and the system keep: half a core and a tenth of the memory.
+    # Reserved by the kubelet and the system: half a core and a tenth of the memory.
     offered = {"cpu": found.vcpus * 1000 - 500, "memory": int(found.memory_mib * 0.9) << 20, PODS: 110}
     labels = {
         "causeway.dev/site": site,
@@ -90,7 +90,7 @@ def _group(
 
 
 def queues(known: Config) -> Rules:
-    """The lab's queue in Kueue: one group of people, its own machines before each pool."""
+    """The lab's queue in Kueue: one group of users, physical machines before each pool."""
     physical = {"cpu": TITANS.cpu, "memory": TITANS.memory << 20, GPU: TITANS.gpus}
     flavor = Flavor("physical.titan", labels={POOL: TITANS.labels[POOL]})
     own = Choice(flavor, topology=True, checked=False)

@@ -1,7 +1,7 @@
-"""Jobs: how work gets on, what is lost when it is interrupted, how long it had to wait.
+"""Jobs: progress, loss by interruptions, waiting times.
 
-A pod that is gone before its time is recreated by its controller after a moment and goes on from its last
-save, if it saves at all; one that was asked to leave saves once more. Of a gang, all start over together.
+A pod that is lost is recreated by its controller after a moment and continues from its last checkpoint, if
+it saves any; one that was asked to leave saves once more. All pods of a gang restart together.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from infra.simulator.trace import Job, Trace
 
 @dataclass(slots=True)
 class Account:
-    """What came of the jobs."""
+    """Statistics of jobs."""
 
     submitted: int = 0
-    """Pods, their repetitions not counted."""
+    """Pods, without repetitions."""
     finished: int = 0
     waits: list[float] = field(default_factory=list)
-    """Of each pod that has begun: seconds from its submission to its first start."""
+    """For each started pod: seconds from its submission to its first start."""
     delays: list[float] = field(default_factory=list)
-    """Of each pod that is done: seconds from its submission to its end, less those that it computed: waiting,
-    restarts and lost work together."""
+    """For each finished pod: seconds from its submission to its end, less those that it computed: the sum of
+    waiting, restarts and lost work."""
     restarts: int = 0
     lost_gpu_seconds: float = 0.0
     used_gpu_seconds: float = 0.0
-    """Of work that counted."""
+    """Of work that was not lost."""
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A pod of a job, or all of them if it is a gang."""
+    """A pod of a job, or all pods of a gang."""
 
     job: Job
     shape: Shape
@@ -47,15 +47,15 @@ class _Run:
     remaining: float
     attempt: int = 0
     began: float | None = None
-    """When it began to compute, this time."""
+    """When the current computation began."""
     first: float | None = None
     running: int = 0
     works: list[Work] = field(default_factory=list)
     gang: str | None = None
-    """The key of the gang that its pods are of."""
+    """The key of its pods' gang."""
     done: bool = False
     workload: Workload | None = None
-    """What it is part of in a queue of Kueue's."""
+    """Its Kueue workload."""
 
     @property
     def gpus(self) -> int:
@@ -79,17 +79,17 @@ class Jobs:
         self._cluster = cluster
         self._shapes: dict[Shape, Shape] = {}
         self.gangs: dict[str, Gang] = {}
-        """Those whose jobs are not done."""
+        """Gangs of unfinished jobs."""
         self.version = 0
-        """Grows with every change of `gangs`."""
+        """Incremented with every change of `gangs`."""
         self.account = Account()
         self._new: dict[int, _Run] = {}
-        """Runs that have never begun."""
+        """Runs that have never started."""
         for job in trace.jobs:
             calendar.at(calendar.start + job.submit, lambda job=job: self._submit(job))  # type: ignore[misc]
 
     def not_begun(self) -> list[float]:
-        """When those pods were submitted that have never run, in seconds from the beginning."""
+        """The submission times of pods that have never run, in seconds from the start."""
         return [run.submitted - self._calendar.start for run in self._new.values() for _ in run.members]
 
     def _submit(self, job: Job) -> None:
@@ -119,7 +119,7 @@ class Jobs:
         self._kueue.submit(workload, _Suspended(self, runs))
 
     def begin(self, runs: list[_Run], shape: Shape, request: str | None) -> None:
-        """Pods for what is not done: of the gang of a request, or else of their job's own."""
+        """Create pods for unfinished runs: in the gang of a request, or else of their own job."""
         job = runs[0].job
         shape = self._shapes.setdefault(shape, shape)
         key = request or job.gang_key
@@ -145,7 +145,7 @@ class Jobs:
         self._cluster.submit(works, across=job.across)
 
     def suspend(self, runs: list[_Run], gone: Callable[[], None]) -> None:
-        """All pods of a job leave: those that run save first."""
+        """All pods of a job leave: running ones save first."""
         grace = 0.0
         for run in runs:
             for work in [] if run.done else run.works:
@@ -224,7 +224,7 @@ class Jobs:
             self._kueue.finish(run.workload, len(run.members))
 
     def _stopped(self, run: _Run, work: Work, *, asked: bool) -> None:
-        """A pod of it is gone: what was computed since the last save is lost."""
+        """A pod was lost, with the work since its last checkpoint."""
         attempt = run.attempt = run.attempt + 1
         if run.began is not None:
             computed = self._calendar.now - run.began
@@ -248,7 +248,7 @@ class Jobs:
 
 
 class _Suspended:
-    """A job that Kueue suspends and lets begin."""
+    """A job that Kueue suspends and admits."""
 
     def __init__(self, jobs: Jobs, runs: list[_Run]) -> None:
         self._jobs = jobs

@@ -1,7 +1,8 @@
-"""The autoscaler in the simulated world.
+"""The autoscaler in the simulation.
 
-It looks at a snapshot, writes to the world, and says when it must look again even though nothing changes: at
-once (now), at a time, or never (infinity). In between it is left alone, which is why a week takes seconds.
+It reads a snapshot, writes to the world, and says when it must run again even if nothing changes:
+immediately (now), at a time, or never (infinity). Loops in between are skipped, which is why a week takes
+seconds.
 """
 
 from __future__ import annotations
@@ -26,41 +27,41 @@ _SLOW = (
     decisions.Tell,
 )
 """Actions whose effects come later, as events of the world or at a time in the memory: no loop before that
-could find more to do. After others the next one looks again."""
+could do more. After other actions the next loop is run."""
 
 
 class Ours:
-    """`infra.autoscaler.decide` with the executor's rules: read again before each write, and keep the
-    memory first.
+    """`infra.autoscaler.decide` with the executor's rules: read again before each write, and save the memory
+    first.
 
-    Its memory goes through JSON each time, as it does through the ConfigMap.
+    Its memory is serialized to JSON each time, as for the ConfigMap.
     """
 
     name = "ours"
 
     def __init__(self, config: Config) -> None:
         self.interval = float(config.interval)
-        """Seconds from loop to loop."""
+        """Seconds between loops."""
         self.memory = Memory()
         self.saved = dump(self.memory)
         self._config = config
 
     def decide(self, snapshot: Snapshot, now: float) -> Decision:
-        """What is to be done."""
+        """The decision of one loop."""
         from infra.autoscaler import decide as deciding
 
         return deciding.decide(snapshot, self.memory, self._config, now)
 
     def act(self, world: World, action: Action, now: float) -> None:
-        """Do it. `RefusedError` where AWS or Kubernetes does not."""
+        """Execute an action. Raises `RefusedError` if AWS or Kubernetes refuses."""
         perform(world, action, now)
 
     def loop(self, world: World, snapshot: Snapshot, now: float) -> float:
-        """Look, write, and say when to look again though nothing changes."""
+        """Run one loop; returns when to run again if nothing changes."""
         decided = self.decide(snapshot, now)
         self.saved = dump(decided.memory)
         self.memory = load(self.saved)
-        # One that is refused ends what is to be done at the same node.
+        # A refused action ends the actions on the same node.
         barred: set[str] = set()
         refused = 0
         for action in decided.actions:
@@ -77,7 +78,7 @@ class Ours:
         return self._due(snapshot, now)
 
     def _due(self, snapshot: Snapshot, now: float) -> float:
-        """The next moment at which a time in the memory is up; a while from now at the latest."""
+        """The next time in the memory at which something is due; limited to a maximum wait."""
         waits = any(not pod.node for pod in snapshot.pods) or any(
             gang.condition == "Accepted" for gang in snapshot.gangs.values()
         )
@@ -86,7 +87,7 @@ class Ours:
 
 
 def perform(world: World, action: Action, now: float) -> None:
-    """One action, with the executor's second look before it."""
+    """One action, with the executor's checks before it."""
     match action:
         case decisions.SetDesired(group=group, desired=desired):
             state = world.cloud.states().get(group)
@@ -117,18 +118,18 @@ def perform(world: World, action: Action, now: float) -> None:
         case decisions.HoldFlavor(flavor=flavor, held=held):
             world.hold(flavor, on=held)
         case decisions.Tell():
-            pass  # pods of traces read nothing
+            pass  # pods of traces do not read annotations
 
 
 def _may_shrink(world: World, group: str, instance: str) -> bool:
-    """Whether a group may be without one machine; if not, it is replaced."""
+    """Whether a group may be reduced by one machine; if not, it is replaced."""
     state = world.cloud.states().get(group)
     machine = world.cloud.machine(instance)
     return state is None or machine is None or state.desired - machine.seen.weight >= state.min
 
 
 def _times(memory: Memory, config: Config) -> Iterator[float]:
-    """When things in the memory are up."""
+    """The times in the memory at which something is due."""
     groups = {group.name: group for group in config.groups}
     for since in memory.idle.values():
         yield since + config.idle - config.settle

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def report(result: Result) -> Table:
-    """A table: print it with rich."""
+    """A rich table."""
     from rich.table import Table
 
     table = Table(
@@ -43,7 +43,7 @@ def report(result: Result) -> Table:
 
 
 def plain(result: Result) -> dict[str, Any]:
-    """The figures of a result, for JSON. Seconds, USD, GPU-hours."""
+    """The result as JSON. Seconds, USD, GPU-hours."""
     return {
         "policy": result.policy,
         "wait_mean": round(result.mean, 1),
@@ -71,11 +71,11 @@ def plain(result: Result) -> dict[str, Any]:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Pods that wait, machines and cost over time; ``.svg``, ``.png`` or ``.pdf``."""
+    """A plot of waiting pods, machines and cost over time; ``.svg``, ``.png`` or ``.pdf``."""
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "causeway"  # the same result makes the same file
+    mpl.rcParams["svg.hashsalt"] = "causeway"  # makes the file reproducible
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 8.5), layout="constrained")

@@ -1,4 +1,4 @@
-"""The loop of the simulated autoscaler, and what came of it."""
+"""The loop of the simulated autoscaler, and its result."""
 
 from __future__ import annotations
 
@@ -14,40 +14,39 @@ from infra.simulator.trace import Trace
 from infra.simulator.world import World
 
 TAIL = 86400.0
-"""Seconds after the last submission at which a run ends, unless set otherwise."""
+"""Seconds after the last submission at which a run ends by default."""
 SAMPLES = 1500
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A stretch of a run; of what changes in it, the most."""
+    """An interval of a run; values that change in it are maxima."""
 
     at: float
-    """When it begins: seconds from the beginning of the run."""
+    """Its start: seconds from the start of the run."""
     waiting: int
     """Pods without a node."""
     machines: int
-    """Cloud machines that are paid for."""
+    """Billed cloud machines."""
     spent: float = 0.0
-    """USD up to its beginning."""
+    """USD up to its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a trace. Waits and delays are a list of seconds, one a pod, in order of
-    size."""
+    """The result of a trace. Waits and delays are lists of seconds, one per pod, sorted."""
 
     policy: str
     waits: tuple[float, ...]
-    """From submission to the first start; of pods that never began, to the end of the run."""
+    """From submission to the first start; for pods that never started, to the end of the run."""
     delays: tuple[float, ...]
-    """From submission to the end, less the time that was computed."""
+    """From submission to the end, less the computing time."""
     pods: int
     finished: int
     cost: float
     """USD, of cloud machines."""
     used: float
-    """GPU-hours of work that counted, on cloud and physical machines."""
+    """GPU-hours of work that was not lost, on cloud and physical machines."""
     bought: float
     """GPU-hours of cloud machines."""
     lost: float
@@ -55,38 +54,38 @@ class Result:
     restarts: int
     """Of pods."""
     ended_busy: Mapping[str, int]
-    """Machines that ended with work on them, by why: ``asked`` (the policy), ``interrupted`` (AWS),
-    ``timeout`` (nobody answered a lifecycle hook)."""
+    """Machines terminated with work on them, by reason: ``asked`` (the policy), ``interrupted`` (AWS),
+    ``timeout`` (of a lifecycle hook)."""
     launches: int
     failed: int
-    """Launches that failed."""
+    """Failed launches."""
     left: int
-    """Cloud machines above the groups' least sizes at the end."""
+    """Cloud machines above the groups' minimum sizes at the end."""
     writes: Mapping[str, int]
     loops: int
-    """Loops that were run; those in which nothing could have changed are left out."""
+    """Loops that were run, without those in which nothing could have changed."""
     seconds: float
-    """Of this machine's time."""
+    """Real time in seconds."""
     simulated: float
-    """Seconds of the world."""
+    """Simulated seconds."""
     samples: tuple[Sample, ...] = field(repr=False, default=())
 
     @property
     def by_choice(self) -> int:
-        """Machines with work on them that the policy ended."""
+        """Machines with work that the policy terminated."""
         return sum(count for why, count in self.ended_busy.items() if why != "interrupted")
 
     @property
     def mean(self) -> float:
-        """Seconds that a pod waited, on average."""
+        """The mean waiting time of a pod in seconds."""
         return sum(self.waits) / len(self.waits) if self.waits else 0.0
 
     def quantile(self, share: float) -> float:
-        """Seconds within which this share of the pods had begun (nearest rank)."""
+        """Seconds within which this share of the pods had started (nearest rank)."""
         return _quantile(self.waits, share)
 
     def delay(self, share: float) -> float:
-        """The same for delays of those that are done."""
+        """The same for delays of finished pods."""
         return _quantile(self.delays, share)
 
 
@@ -99,7 +98,7 @@ def run(
     world: World | None = None,
     rules: Rules | None = None,
 ) -> Result:
-    """Run a trace up to a time, in seconds from its beginning. ``rules``: Kueue's; None: without Kueue."""
+    """Run a trace up to a time, in seconds from its start. ``rules``: Kueue's; None: without Kueue."""
     policy = policy if policy is not None else Ours(config)
     end = until if until is not None else trace.seconds + TAIL
     if world is None:
@@ -150,19 +149,19 @@ def _run(world: World, policy: Ours, end: float, every: float) -> tuple[int, tup
 
 
 def _following(start: float, interval: float, now: float) -> float:
-    """The loop after this one."""
+    """The time of the loop after this one."""
     return start + (math.floor((now - start) / interval + 1e-9) + 1) * interval
 
 
 def _grid(start: float, interval: float, time: float) -> float:
-    """The first loop at a time or after it."""
+    """The time of the first loop at or after a time."""
     if math.isinf(time):
         return time
     return start + math.ceil((time - start) / interval - 1e-9) * interval
 
 
 def _sample(world: World, samples: list[Sample], every: float) -> None:
-    """Write down how things are: one sample for a stretch of time, with the most of it."""
+    """Record a sample: one per interval, with the maxima."""
     at = world.calendar.elapsed
     cloud = world.cloud
     now = Sample(at, world.waiting, cloud.running(), cloud.bill()[0])

@@ -40,7 +40,7 @@ from infra.errors import UsageError
 from infra.simulator.conditions import Conditions
 
 GPU_TAINT = Toleration(key=GPU, operator="Exists")
-"""Kubernetes puts it on pods that ask for GPUs (the ExtendedResourceToleration admission plugin)."""
+"""Set by Kubernetes on pods that request GPUs (the ExtendedResourceToleration admission plugin)."""
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -66,7 +66,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
     @property
     def shape(self) -> Shape:
-        """Where one of its pods fits. A new object each time: `Shapes` makes equal ones one."""
+        """The shape of its pods. A new object each time: `Shapes` shares equal ones."""
         asked = {"cpu": self.cpu, "memory": self.memory << 20, GPU: self.gpus, "pods": 1}
         return Shape(
             namespace=self.namespace,
@@ -83,18 +83,18 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
     @property
     def gang_key(self) -> str | None:
-        """The key of its gang, if it is one."""
+        """The key of its gang; None if it is not one."""
         return f"Job/{self.namespace}/{self.name}" if self.gang and self.pods > 1 else None
 
 
 _SHOWN: Final = 20
-"""Wrong lines that are reported one by one."""
+"""Maximum wrong lines that are reported individually."""
 _YEARS: Final = 10 * 365 * 86400.0
-"""Seconds: no trace is longer, nor a job."""
+"""Maximum seconds of a trace or a job."""
 _LARGEST: Final = 2**31
-"""Of a job's numbers."""
+"""Maximum of a job's numbers."""
 _PODS: Final = 1_000_000
-"""Of all jobs of a trace."""
+"""Maximum pods of a trace."""
 
 
 class Header(Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,19 +105,19 @@ class Header(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Jobs in order of submission, and the world they came to."""
+    """Jobs in order of submission, and the conditions."""
 
     jobs: tuple[Job, ...]
     conditions: Conditions = field(default_factory=Conditions)
 
     @property
     def seconds(self) -> float:
-        """When the last job is submitted."""
+        """The time of the last submission."""
         return self.jobs[-1].submit if self.jobs else 0.0
 
 
 def read(path: Path) -> Trace:
-    """The trace of a file; UsageError says which line is wrong and how."""
+    """Read a trace file. Raises UsageError, which says what is wrong with which line."""
     try:
         packed = path.read_bytes()
         text = gzip.decompress(packed) if path.suffix == ".gz" else packed
@@ -128,7 +128,7 @@ def read(path: Path) -> Trace:
 
 
 def parse(lines: Iterable[bytes | str], where: str = "trace") -> Trace:
-    """The trace of lines; UsageError says of each wrong one which it is and how."""
+    """Parse the lines of a trace. Raises UsageError, which says what is wrong with each invalid line."""
     conditions = Conditions()
     jobs = list[Job]()
     names = set[str]()

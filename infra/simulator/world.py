@@ -1,4 +1,4 @@
-"""The simulated world as a whole: what an autoscaler reads of it, and what it may do to it."""
+"""The simulation as a whole: the state that an autoscaler reads, and the calls it may make."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from infra.simulator.kueue import Choice, Kueue, Rules, Workload, given
 from infra.simulator.trace import Trace
 
 BEGINNING = 1477267200.0
-"""When every trace begins: Monday, 24 October 2016, 00:00 UTC."""
+"""The start of every trace: Monday, 24 October 2016, 00:00 UTC."""
 
 
 class World:
-    """Groups, nodes, pods and jobs, and the clock that moves them."""
+    """Groups, nodes, pods and jobs, and the clock."""
 
     def __init__(self, config: Config, trace: Trace, *, rules: Rules | None = None) -> None:
-        """``rules``: of Kueue, which lets jobs in; without, all of them begin at once."""
+        """``rules``: Kueue's, which admits jobs; without, all jobs start immediately."""
         self.config = config
         self.conditions = trace.conditions
         self.calendar = Calendar(BEGINNING)
@@ -46,9 +46,9 @@ class World:
         self.kueue = Kueue(rules, self.calendar, self._room) if rules is not None else None
         self.jobs = Jobs(trace, self.conditions, self.calendar, self.cluster, self.kueue)
         self.writes: Counter[str] = Counter()
-        """What was asked for, by kind."""
+        """The number of writes by kind."""
         self.ended_busy: Counter[Why] = Counter()
-        """Machines that ended while work ran on them, by why they ended."""
+        """Machines terminated while work was running on them, by reason."""
         self._add_physical()
 
     @property
@@ -57,17 +57,17 @@ class World:
 
     @property
     def version(self) -> int:
-        """Grows with every change that may matter to an autoscaler."""
+        """Incremented with every change that may affect an autoscaler."""
         queued = self.kueue.version if self.kueue is not None else 0
         return self.cloud.version + self.cluster.version + self.jobs.version + queued
 
     @property
     def waiting(self) -> int:
-        """Pods without a node, made or yet to be made."""
+        """Pods without a node, including those not created yet."""
         return self.cluster.waiting + (self.kueue.waiting() if self.kueue is not None else 0)
 
     def advance(self, until: float) -> None:
-        """Let time pass. The scheduler looks at all that happens, as it does."""
+        """Advance the clock. The scheduler runs after each event."""
         calendar = self.calendar
         while (at := calendar.next) is not None and at <= until:
             calendar.advance(at)
@@ -75,7 +75,7 @@ class World:
         calendar.advance(until)
 
     def advance_to_change(self, until: float) -> None:
-        """Let time pass until something changes that may matter, but not beyond a time."""
+        """Advance the clock until something changes that may matter, up to a time."""
         calendar, version = self.calendar, self.version
         while self.version == version and (at := calendar.next) is not None and at <= until:
             calendar.advance(at)
@@ -84,7 +84,7 @@ class World:
             calendar.advance(until)
 
     def snapshot(self) -> Snapshot:
-        """What a reader would have decoded by now."""
+        """The snapshot that a reader would have now."""
         dark = self.cloud.dark()
         return Snapshot(
             at=self.now,
@@ -103,15 +103,15 @@ class World:
         self.write("SetDesiredCapacity", group, lambda: self.cloud.set_desired(group, desired))
 
     def terminate(self, instance: str, *, decrement: bool = True) -> None:
-        """End an instance of a group."""
+        """Terminate an instance of a group."""
         self.write("TerminateInstance", instance, lambda: self.cloud.terminate(instance, decrement=decrement))
 
     def release(self, instance: str) -> None:
-        """Let an instance go that a lifecycle hook holds."""
+        """Complete the lifecycle hook of an instance."""
         self.write("CompleteLifecycleAction", instance, lambda: self.cloud.release(instance))
 
     def taint(self, node: str, taint: Taint) -> None:
-        """Put a taint on a node; one of that key is replaced."""
+        """Set a taint on a node, replacing one with its key."""
 
         def do() -> None:
             taints = self._node(node).taints
@@ -121,7 +121,7 @@ class World:
         self.write("taint", node, do)
 
     def untaint(self, node: str, key: str) -> None:
-        """Take the taints of a key off a node."""
+        """Remove the taints with a key from a node."""
 
         def do() -> None:
             taints = self._node(node).taints
@@ -130,7 +130,7 @@ class World:
         self.write("untaint", node, do)
 
     def evict(self, uid: str) -> None:
-        """Ask a pod to leave; it is gone after its grace period."""
+        """Ask a pod to leave; it is lost after its grace period."""
 
         def do() -> None:
             work = self.cluster.works.get(uid)
@@ -141,7 +141,7 @@ class World:
         self.write("evict", uid, do)
 
     def delete_node(self, node: str) -> None:
-        """Delete a Node object. A machine that runs brings it back at once, without its pods."""
+        """Delete a Node object. A running machine registers again immediately, without its pods."""
 
         def do() -> None:
             self._node(node)
@@ -159,7 +159,7 @@ class World:
         self.write("answer", request, do)
 
     def hold(self, flavor: str, *, on: bool) -> None:
-        """Put the taint on a flavor, or take it off."""
+        """Set the taint of a flavor, or remove it."""
 
         def do() -> None:
             if self.kueue is not None:
@@ -168,12 +168,12 @@ class World:
         self.write("hold", flavor, do)
 
     def works_on(self, node: str) -> tuple[Pod, ...]:
-        """The pods of a node as the API has them now."""
+        """The pods of a node in the API."""
         host = self.cluster.hosts.get(node)
         return tuple(work.seen for work in host.works.values()) if host is not None else ()
 
     def write(self, kind: str, name: str, do: Callable[[], None]) -> None:  # noqa: ARG002 - tests override it
-        """Do something to an object, and let the scheduler look at it."""
+        """Apply a write to an object, and run the scheduler."""
         self.writes[kind] += 1
         do()
         self.cluster.schedule()
@@ -195,7 +195,7 @@ class World:
             self.calendar.at(launched + machine.boots, lambda: self._node_joins(machine))
 
     def _node_joins(self, machine: Machine) -> None:
-        """The kubelet is ready. GPUs are there when the device plugin has found them."""
+        """The kubelet is ready. GPUs are reported once the device plugin has found them."""
         if machine.ended is not None:
             return
         group = self._groups[machine.group]

@@ -1,19 +1,20 @@
-"""A model of Kueue 0.19, as far as the product renders it: who is admitted, when, and to which flavor.
+"""A model of Kueue 0.19, as far as rendered configurations use it: which job is admitted, when, and with
+which flavor.
 
 ::
 
-    rules       what is rendered: flavors, queues, quotas, checks, delays
-    quota       who uses how much quota, and who borrows
-    preemption  whose quota is taken back for whom
+    rules       the configuration: flavors, queues, quotas, checks, delays
+    quota       usage of quota, and borrowing
+    preemption  whose quota is reclaimed for whom
     admission   the scheduling cycle: heads of queues, flavors, order
     controller  time: provisioning requests, back-off, topology, the end of jobs
 
 From Kueue's source (v0.19.2: ``pkg/scheduler``, ``pkg/cache``, ``pkg/controller/admissionchecks``).
-``tests/autoscaler/kube/admissions.py`` is a table of scenarios that the model and the real Kueue both pass.
+``tests/autoscaler/kube/admissions.py`` is a table of scenarios that both the model and the real Kueue pass.
 
-Left out, because what is rendered does not use it or a trace cannot say it: cohorts in cohorts, limits of
-borrowing and lending, several pod sets in one workload, partial admission, preemption that only topology
-calls for, the second choice when two queues' heads want the same victims in one cycle.
+Not modelled, because rendered configurations do not use it or a trace cannot express it: nested cohorts,
+limits of borrowing and lending, several pod sets in one workload, partial admission, preemption for topology
+only, the second choice if the heads of two queues want the same victims in one cycle.
 """
 
 from infra.simulator.kueue.admission import Admission

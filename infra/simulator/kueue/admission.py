@@ -1,4 +1,4 @@
-"""The scheduling cycle: the head of each queue, its flavor, the order among heads, who is admitted."""
+"""The scheduling cycle: the head of each queue, its flavor, the order of heads, and admission."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class _Entry:
 
 
 Room = Callable[[Choice, Workload], bool]
-"""Whether a flavor's machines have room for all of a workload's pods now."""
+"""Whether a flavor's machines currently have room for all pods of a workload."""
 
 _HELD: Final = Taint(NO_CAPACITY)
 
 
 class Admission:
-    """Queues and quotas. It decides; `Kueue` does what follows."""
+    """Queues and quotas. It decides; `Kueue` executes."""
 
     def __init__(self, rules: Rules, room: Room, usage: Callable[[str], float] | None = None) -> None:
         self.rules = rules
         self.ledger = Ledger(rules)
         self.waiting: list[Workload] = []
         self.admitted: list[Workload] = []
-        """Those that hold quota."""
+        """Workloads that hold quota."""
         self.held: set[str] = set()
         """Flavors with the autoscaler's taint."""
         self._room = room
@@ -59,10 +59,10 @@ class Admission:
         self._covered = rules.covered
         self._regions = frozenset(site for each in rules.choices for site in each.sites or ())
         self._sticky: dict[str, Workload] = {}
-        """Queue → the one that others make way for."""
+        """Queue → the workload for which others are being preempted."""
 
     def cycle(self, now: float) -> tuple[list[Workload], list[Workload]]:
-        """Cycles until nothing more comes of it: who got quota, and whose quota is to be taken back."""
+        """Run cycles until nothing changes: workloads that got quota, and workloads to be preempted."""
         reserved: list[Workload] = []
         leaving: list[Workload] = []
         while True:
@@ -80,7 +80,7 @@ class Admission:
                 return reserved, leaving
 
     def finish(self, workload: Workload, pods: int) -> None:
-        """Pods are done, and their quota comes back before the others'."""
+        """Pods have finished; their quota is released."""
         assert workload.choice is not None
         self.ledger.add(workload.queue, workload.use, -1)
         workload.count -= pods
@@ -90,18 +90,18 @@ class Admission:
             self.release(workload)
 
     def release(self, workload: Workload) -> None:
-        """All of its quota comes back."""
+        """Release all of its quota."""
         self.ledger.add(workload.queue, workload.use, -1)
         self.admitted.remove(workload)
         workload.choice, workload.use, workload.leaving = None, {}, False
 
     def wake(self) -> None:
-        """Something has changed: all that waits is looked at again."""
+        """Something has changed: all waiting workloads are reconsidered."""
         for each in self.waiting:
             each.parked = False
 
     def _wanted(self, workload: Workload, choice: Choice) -> dict[Key, int]:
-        """What all of it needs of a flavor's quota, and of its user's limit."""
+        """Its total request for a flavor's quota, and for its user's limit."""
         found = {
             (choice.flavor.name, name): amount * workload.count
             for name, amount in workload.shape.requests
@@ -139,7 +139,7 @@ class Admission:
             use = self._wanted(workload, choice)
             rank = min(self._mode(workload, key, amount) for key, amount in use.items())
             if rank[0] is Mode.FIT:
-                # What fits by quota but not side by side tries the next flavor in the next cycle.
+                # What fits the quota but not the topology tries the next flavor in the next cycle.
                 if choice.topology and not choice.checked and not self._room(choice, workload):
                     continue
                 return _Entry(workload, choice, Mode.FIT, use)
@@ -151,8 +151,8 @@ class Admission:
         return best
 
     def takes(self, choice: Choice, workload: Workload) -> bool:
-        """Whether pods may be of a flavor at all: by its taints and labels, their topology, and the policies
-        that keep them out of pools which are too small or elsewhere."""
+        """Whether pods may use a flavor at all: by its taints and labels, their topology, and the policies
+        that exclude pools with small nodes or at other sites."""
         shape, flavor = workload.shape, choice.flavor
         gpus = dict(shape.requests).get(GPU, 0)
         selector = dict(shape.selector)
@@ -172,7 +172,7 @@ class Admission:
         return all(_tolerated(taint, shape, choice) for taint in taints)
 
     def _mode(self, workload: Workload, key: Key, amount: int) -> tuple[Mode, bool]:
-        """For one resource, and whether it would be without borrowing: of equal modes that is better."""
+        """The mode for one resource, and whether it needs no borrowing, which is better for equal modes."""
         victims: list[Workload] = []
         if amount > self.ledger.total[key]:
             mode = Mode.NO_FIT
@@ -189,11 +189,11 @@ class Admission:
     def _victims(self, workload: Workload, use: Use, keys: Sequence[Key]) -> list[Workload]:
         return preemption.victims(self.ledger, self.admitted, workload, use, keys, self._usage)
 
-    # Who is next, and the outcome
+    # Order, and result
 
     def _order(self, entry: _Entry) -> tuple[bool, float, int, float]:
-        """Among the heads of all queues: who stays within their own quota, has the smaller share with it, the
-        higher, the older."""
+        """The sort key of queues' heads: within the own quota first, then the smaller share, the higher
+        priority, the older."""
         work = entry.workload
         borrows = self.ledger.borrows(work.queue, entry.use, entry.use)
         return borrows, self.ledger.share(work.queue, entry.use), -work.priority, work.since
@@ -254,5 +254,5 @@ def _tolerated(taint: Taint, shape: Shape, choice: Choice) -> bool:
 
 
 def _alike(one: Workload, other: Workload) -> bool:
-    """Whether what is known of one holds of the other: Kueue's scheduling hash."""
+    """Whether a result for one also holds for the other: Kueue's scheduling hash."""
     return one.shape is other.shape and one.count == other.count and one.priority == other.priority

@@ -1,4 +1,4 @@
-"""What happens to workloads over time: queued, given quota, provisioned, admitted, evicted, done."""
+"""The life cycle of workloads: queued, quota reserved, provisioned, admitted, evicted, finished."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from infra.simulator.kueue.rules import Choice, Rules
 from infra.simulator.kueue.workload import Workload
 
 _BATCH = 1.0
-"""Seconds until what was inadmissible is looked at again after a change (Kueue, ``requeueBatchPeriod``)."""
+"""Seconds until inadmissible workloads are reconsidered after a change (Kueue, ``requeueBatchPeriod``)."""
 _TOPOLOGY_MOST = 30.0
-"""Seconds between two looks for a place near each other, at most (Kueue, ``second_pass_queue.go``)."""
+"""Maximum seconds between two attempts of topology assignment (Kueue, ``second_pass_queue.go``)."""
 
 
 class Work(Protocol):
-    """The job behind a workload."""
+    """The job of a workload."""
 
     def begin(self, shape: Shape, request: str | None) -> None:
-        """Make its pods: of this shape, and of the gang of a request."""
+        """Create its pods, with this shape, in the gang of a request."""
 
     def suspend(self, gone: Callable[[], None]) -> None:
-        """Let its pods leave, and say when the last one has."""
+        """Remove its pods, and call ``gone`` after the last one."""
 
     def ready(self) -> bool:
-        """Whether all of its pods run or are done."""
+        """Whether all of its pods are running or finished."""
 
 
 class Kueue:
-    """The controller. `begin` and the like of its workloads' jobs are called as things happen."""
+    """The controller. Calls `begin` and other methods of its workloads' jobs."""
 
     def __init__(self, rules: Rules, calendar: Calendar, room: Room) -> None:
         self.rules = rules
@@ -45,7 +45,7 @@ class Kueue:
         self._room = room
         self._jobs: dict[Workload, Work] = {}
         self._due = False
-        """Whether what was inadmissible is about to be looked at again."""
+        """Whether inadmissible workloads are about to be reconsidered."""
         self.requests: dict[str, Gang] = {}
         """ProvisioningRequests, as the autoscaler reads them."""
         self._of: dict[str, Workload] = {}
@@ -54,33 +54,33 @@ class Kueue:
         self.evictions: Counter[str] = Counter()
         """By why."""
         self.preempted: set[str] = set()
-        """Workloads whose quota others ever took."""
+        """Workloads that were ever preempted."""
         self.version = 0
-        """Grows with every change that an autoscaler may act on."""
+        """Incremented with every change that may affect the autoscaler's decision."""
 
-    # What a reader sees
+    # State for readers
 
     def flavors(self) -> Mapping[str, Flavor]:
-        """All flavors, with the autoscaler's taint where it has put it."""
+        """All flavors, with the autoscaler's taint where it is set."""
         return {
             each.flavor.name: replace(each.flavor, held=each.flavor.name in self.admission.held)
             for each in self.rules.choices
         }
 
     def waiting(self) -> int:
-        """Pods of workloads that are not admitted: without quota, or while their request is open."""
+        """Pods of workloads that are not admitted: without quota, or with a pending request."""
         return sum(each.count for each in self._jobs if not each.begun)
 
-    # What jobs say
+    # Events from jobs
 
     def submit(self, workload: Workload, job: Work) -> None:
-        """A job is there, suspended."""
+        """A job was created, suspended."""
         self._jobs[workload] = job
         self.admission.waiting.append(workload)
         self._calendar.after(0.0, self._cycle)
 
     def finish(self, workload: Workload, pods: int = 1) -> None:
-        """Pods are done."""
+        """Pods have finished."""
         self.admission.finish(workload, pods)
         if not workload.count:
             self._forget(workload)
@@ -88,8 +88,8 @@ class Kueue:
         self._changed()
 
     def displaced(self, workload: Workload, pods: int) -> bool:
-        """Pods lost their machine: whether they may have another. If not, all of the job makes way and queues
-        again (Kueue, ``TASFailedNodeReplacementFailFast``)."""
+        """Pods lost their machine; returns whether they may have another. If not, the whole job is evicted
+        and requeued (Kueue, ``TASFailedNodeReplacementFailFast``)."""
         choice = workload.choice
         if choice is None or workload.leaving or not workload.begun:
             return False
@@ -98,7 +98,7 @@ class Kueue:
         self._evict(workload, "node")
         return False
 
-    # What an autoscaler says
+    # Events from an autoscaler
 
     def answer(self, key: str, condition: str) -> None:
         """A condition of a request becomes true."""
@@ -117,16 +117,16 @@ class Kueue:
             workload.since = self._calendar.now
             self._evict(workload, condition)
         elif condition == "CapacityRevoked":
-            # Deactivated: it is asked for no more.
+            # Deactivated: it is not requested again.
             self._evict(workload, condition, again=False)
 
     def hold(self, flavor: str, *, on: bool) -> None:
-        """A flavor gets or loses the taint that no work tolerates."""
+        """Set or remove the taint of a flavor that no workload tolerates."""
         (self.admission.held.add if on else self.admission.held.discard)(flavor)
         self.version += 1
         self._changed()
 
-    # What follows
+    # Consequences
 
     def _changed(self) -> None:
         if self._usage is not None:
@@ -177,7 +177,7 @@ class Kueue:
         self.version += 1
 
     def _place(self, workload: Workload, key: str, tries: int) -> None:
-        """Its machines are promised: it begins once there is a place for all of it."""
+        """Its machines are provisioned: it starts once there is room for all of it."""
         if self._request.get(workload) != key or workload.leaving or workload.begun:
             return
         assert workload.choice is not None
@@ -198,7 +198,7 @@ class Kueue:
             self._calendar.after(self.rules.ready, lambda: self._judge(workload, times))
 
     def _judge(self, workload: Workload, times: int) -> None:
-        """Whether it began in time."""
+        """Evict it if it did not start in time."""
         job = self._jobs.get(workload)
         if job is None or workload.admissions != times or not workload.begun or workload.leaving:
             return
@@ -218,7 +218,7 @@ class Kueue:
 
         def gone() -> None:
             if workload not in self._jobs:
-                return  # its pods were done before they had left
+                return  # its pods finished before they had left
             workload.begun = False
             self.admission.release(workload)
             if again:
@@ -241,7 +241,7 @@ class Kueue:
 
 
 def given(shape: Shape, choice: Choice) -> Shape:
-    """Pods as they are once admitted: at their flavor's machines."""
+    """The shape of admitted pods, with the node selector of their flavor."""
     flavor = choice.flavor
     selector = {**dict(shape.selector), **flavor.labels}
     return replace(

@@ -1,8 +1,8 @@
-"""Whose quota is taken back for whom: fair sharing between queues, priority within one.
+"""Preemption: fair sharing between queues, priority within one.
 
-Rules S2-a and S2-b of Kueue's fair sharing (KEP-1714): a victim in another queue goes if its queue still has
-at least the share that the one who comes will have; else if its queue has a larger share now. A queue that
-stays within its own quota takes back whatever others borrow.
+Rules S2-a and S2-b of Kueue's fair sharing (KEP-1714): a workload in another queue is preempted if its queue
+afterwards still has at least the share that the preempting queue will have; else if its queue has a larger
+share now. A queue within its own quota reclaims whatever others borrow.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from infra.simulator.kueue.quota import Key, Ledger, Use
 from infra.simulator.kueue.workload import Workload
 
 Usage: TypeAlias = Callable[[str], float]
-"""Of a namespace, by which people of one queue are ordered."""
+"""Usage of a namespace, by which workloads in one queue are ordered."""
 
 
 def candidates(
     ledger: Ledger, admitted: Iterable[Workload], coming: Workload, keys: Sequence[Key]
 ) -> list[Workload]:
-    """Those that may be victims: lower ones of its own queue, and all of queues that borrow what it needs."""
+    """Possible victims: workloads with lower priority in its own queue, and all in queues that borrow what
+    it needs."""
     return [
         each
         for each in admitted
@@ -43,7 +44,7 @@ def victims(
     keys: Sequence[Key],
     usage: Usage | None,
 ) -> list[Workload]:
-    """The fewest, by Kueue's rule of thumb, that make room for ``use``; none if that can't be."""
+    """A minimal set of victims, by Kueue's heuristic, that makes room for ``use``; empty if there is none."""
     found = candidates(ledger, admitted, coming, keys)
     if not found:
         return []
@@ -59,7 +60,7 @@ def victims(
 
 
 class _Trial:
-    """Victims so far; their usage is off the ledger."""
+    """The victims so far, whose usage is removed from the ledger."""
 
     def __init__(self, ledger: Ledger, queue: str, use: Use, usage: Usage | None) -> None:
         self._ledger = ledger
@@ -70,7 +71,7 @@ class _Trial:
         self._passed_over: list[Workload] = []
 
     def first(self, found: Sequence[Workload], *, within: bool) -> bool:
-        """S2-a, and whatever needs no rule."""
+        """Rule S2-a, and victims that need no rule."""
         left = _by_queue(found)
         while (queue := self._next(left)) is not None:
             if queue == self._queue or within:
@@ -91,7 +92,7 @@ class _Trial:
         return False
 
     def second(self) -> bool:
-        """S2-b, of those that the first rule passed over."""
+        """Rule S2-b, for workloads that the first rule did not select."""
         left = _by_queue(self._passed_over)
         while (queue := self._next(left)) is not None:
             each = left.pop(queue)[0]
@@ -100,7 +101,7 @@ class _Trial:
         return False
 
     def fewest(self) -> list[Workload]:
-        """Without those that need not go after all, the latest chosen first."""
+        """Without victims that turn out to be unnecessary, the latest first."""
         kept = list(self._victims)
         for each in reversed(self._victims[:-1]):
             self._ledger.add(each.queue, each.use)
@@ -112,7 +113,7 @@ class _Trial:
         return list(kept)
 
     def undo(self) -> None:
-        """Put back what was taken off."""
+        """Restore the removed usage."""
         for each in self._victims:
             self._ledger.add(each.queue, each.use)
 
@@ -122,11 +123,11 @@ class _Trial:
         return self._fits()
 
     def _fits(self) -> bool:
-        """Whether there is room for the one who comes, who is on the ledger."""
+        """Whether the new workload, which is in the ledger, fits."""
         return all(self._ledger.free[key] >= 0 for key in self._use)
 
     def _next(self, left: dict[str, deque[Workload]]) -> str | None:
-        """The queue with the largest share that still has something to give."""
+        """The queue with the largest share that still has candidates."""
         best: tuple[float, str] | None = None
         for queue, those in left.items():
             if not those or (queue != self._queue and not self._ledger.borrowed(queue)):
@@ -149,7 +150,7 @@ def _by_queue(found: Iterable[Workload]) -> dict[str, deque[Workload]]:
 
 
 def _compare(a: Workload, b: Workload, queue: str, usage: Usage | None) -> int:
-    """Who goes first: who goes already, another queue's, who has used more, the lower, the newer."""
+    """The order of victims: already being evicted, of another queue, higher usage, lower priority, newer."""
     if usage is not None and a.queue == b.queue and a.namespace != b.namespace:
         used = usage(b.namespace) - usage(a.namespace)
     else:

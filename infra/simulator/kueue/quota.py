@@ -1,6 +1,5 @@
-"""Who uses how much quota: one cohort, whose queues borrow from each other without limits; and what people
-have used lately, by which a queue is ordered where the spec sets ``usage_half_life``.
-"""
+"""Usage of quota: one cohort, whose queues borrow from each other without limits; and recent usage by
+namespace, which orders a queue if the spec sets ``usage_half_life``."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from infra.simulator.kueue.rules import Rules
 from infra.simulator.kueue.workload import Workload
 
 Key: TypeAlias = tuple[str, str]
-"""A flavor and a resource of it."""
+"""A flavor and one of its resources."""
 Use: TypeAlias = Mapping[Key, int]
 
 
 class Ledger:
-    """Usage by queue, and what is left of all."""
+    """Usage by queue, and what is free in total."""
 
     def __init__(self, rules: Rules) -> None:
         self._weights = {name: each.weight for name, each in rules.queues.items()}
@@ -37,7 +36,7 @@ class Ledger:
             self._lendable[what] = self._lendable.get(what, 0) + amount
 
     def add(self, queue: str, use: Use, times: int = 1) -> None:
-        """Count usage; ``times=-1`` takes it back."""
+        """Add usage; ``times=-1`` removes it."""
         used = self._used[queue]
         for key, amount in use.items():
             used[key] = used.get(key, 0) + times * amount
@@ -45,7 +44,7 @@ class Ledger:
 
     @contextmanager
     def without(self, those: Iterable[Workload]) -> Iterator[None]:
-        """As if these had released their quota."""
+        """Without the usage of these workloads, inside the block."""
         gone = [(each.queue, each.use) for each in those]
         for queue, use in gone:
             self.add(queue, use, -1)
@@ -54,11 +53,11 @@ class Ledger:
             self.add(queue, use)
 
     def fits(self, use: Use) -> bool:
-        """Whether that much is free in the cohort."""
+        """Whether this much is free in the cohort."""
         return all(amount <= self.free[key] for key, amount in use.items())
 
     def borrowed(self, queue: str, more: Use | None = None) -> dict[Key, int]:
-        """What a queue uses beyond its own quota, or would with more."""
+        """What a queue uses beyond its own quota, now or with ``more``."""
         used = self._used[queue]
         if more:
             used = dict(used)
@@ -68,13 +67,13 @@ class Ledger:
         return {key: over for key, amount in used.items() if (over := amount - nominal.get(key, 0)) > 0}
 
     def borrows(self, queue: str, keys: Iterable[Key], more: Use | None = None) -> bool:
-        """Whether it does of any of these."""
+        """Whether a queue borrows any of these."""
         found = self.borrowed(queue, more)
         return any(key in found for key in keys)
 
     def share(self, queue: str, more: Use | None = None) -> float:
-        """The dominant resource share: what is borrowed of a resource, of all that there is of it, at the
-        most, by weight."""
+        """The dominant resource share: the maximum over resources of what is borrowed, divided by the total,
+        by weight."""
         sums: dict[str, int] = {}
         for (_, what), amount in self.borrowed(queue, more).items():
             sums[what] = sums.get(what, 0) + amount
@@ -83,34 +82,34 @@ class Ledger:
 
 
 class Usage:
-    """A moving average by namespace of what is admitted, with the rendered weights.
+    """A moving average of admitted resources by namespace, with the rendered weights.
 
-    Kueue writes it down every five minutes and at each admission; here it is exact at any time. What is
-    admitted is charged for one such interval at once, so that the next one knows of it.
+    Kueue updates it every five minutes and at each admission; here it is always exact. An admitted workload
+    is charged for one such interval immediately, so that the next admission takes it into account.
     """
 
     def __init__(self, rules: Rules, clock: Callable[[], float]) -> None:
         self._rules = rules
         self._clock = clock
         self._used: dict[str, tuple[float, float]] = {}
-        """Namespace → usage, and when that was so."""
+        """Namespace → usage, and its time."""
         self._rate: dict[str, float] = {}
-        """Namespace → what is admitted now."""
+        """Namespace → what is currently admitted."""
 
     def of(self, namespace: str) -> float:
-        """Its usage now."""
+        """Its current usage."""
         used, at = self._used.get(namespace, (0.0, 0.0))
         new = self._alpha(self._clock() - at)
         return used * (1 - new) + self._rate.get(namespace, 0.0) * new
 
     def charge(self, workload: Workload) -> None:
-        """It is admitted."""
+        """Charge an admitted workload."""
         worth = self._worth([workload])
         now = self.of(workload.namespace)
         self._used[workload.namespace] = now + worth * self._alpha(self._rules.sampling), self._clock()
 
     def count(self, admitted: Iterable[Workload]) -> None:
-        """What is admitted has changed."""
+        """Update after a change of admitted workloads."""
         namespaces: dict[str, list[Workload]] = {}
         for each in admitted:
             namespaces.setdefault(each.namespace, []).append(each)

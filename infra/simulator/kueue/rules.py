@@ -1,4 +1,4 @@
-"""Kueue's configuration: read from the rendered objects, or written by hand for a lab without a spec."""
+"""Kueue's configuration: read from the rendered objects, or defined for a lab without a spec."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _KNOWN: Final[Mapping[str, Any]] = {
     "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
     "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
 }
-"""Of a ClusterQueue's spec: the policies that the model has. It refuses others."""
+"""Policies in a ClusterQueue's spec that are modelled. Others are refused."""
 _SHARED: Final = "shared"
 _COVERED: Final = ("cpu", "memory", GPU)
 _STRATEGIES: Final = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
 
 
 class Choice(Struct, frozen=True):
-    """A flavor of all queues."""
+    """A flavor, which all queues have."""
 
     flavor: Flavor
     topology: bool
-    """Whether it takes only pods that ask for a place near each other: by a policy, all with GPUs do."""
+    """Whether it only accepts pods with a topology request: by a policy, all with GPUs have one."""
     checked: bool
-    """Whether it is given only once a ProvisioningRequest is answered."""
+    """Whether it is assigned only after a ProvisioningRequest is answered."""
     gpus: int | None = None
-    """Of one of its machines, where the policies keep larger pods out; None where they do not."""
+    """GPUs of one machine, if policies exclude pods that need more; else None."""
     sites: frozenset[str] | None = None
-    """Where its pool is, for pods that select a site; None for physical machines."""
+    """Sites of its pool, for pods that select a site; None for physical machines."""
 
 
 class Queue(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Queue(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """All of it. Times in seconds."""
+    """The whole configuration. Times in seconds."""
 
     choices: tuple[Choice, ...]
     """In the order in which they are tried."""
@@ -57,37 +57,37 @@ class Rules(Struct, frozen=True):
     shared: Mapping[str, Resources] = {}
     """The cohort's own quota by flavor."""
     ways_in: Mapping[str, str] = {}
-    """Namespace → ClusterQueue."""
+    """Namespace → ClusterQueue (of its LocalQueue)."""
     default: str = ""
     """The ClusterQueue of all other namespaces."""
     classes: Mapping[int | None, frozenset[str]] = {}
-    """Pods' priority → classes of GPUs that the policies give them; None for all other priorities."""
+    """Pods' priority → classes of GPUs that the policies allow; None for all other priorities."""
     limits: Mapping[tuple[str, str], str] = {}
-    """ClusterQueue and namespace → the flavor that stands for the GPUs which that user may hold."""
+    """ClusterQueue and namespace → the flavor that represents the GPUs which that user may hold."""
     retry: float = 10.0
-    """From a failed request to the next attempt; twice as long each time …"""
+    """From a failed request to the next attempt; doubled each time …"""
     retry_most: float = 600.0
-    """… up to this."""
+    """… up to this maximum."""
     ready: float | None = 1500.0
-    """By when after admission all pods must run; None for whenever."""
+    """The time after admission in which all pods must run; None: unlimited."""
     unready: float = 60.0
-    """From an eviction for that to the next attempt; twice as long each time …"""
+    """From an eviction for this reason to the next attempt; doubled each time …"""
     unready_most: float = 3600.0
-    """… up to this."""
+    """… up to this maximum."""
     half_life: float | None = None
-    """Of the usage by which people of one queue are ordered; None where it does not count."""
+    """The half-life of usage that orders workloads in a queue; None if it does not count."""
     sampling: float = 300.0
     weights: Mapping[str, float] = {}
-    """Of resources in that usage: of GPUs, cores, bytes."""
+    """Weights of resources in that usage: of GPUs, cores, bytes."""
 
     @property
     def covered(self) -> frozenset[str]:
-        """Resources that quota is counted of."""
+        """Resources with quota."""
         return frozenset(name for each in self.total.values() for name in each)
 
     @property
     def total(self) -> dict[str, dict[str, int]]:
-        """Flavor → all quota."""
+        """Flavor → the total quota."""
         found: dict[str, dict[str, int]] = {}
         for quota in (self.shared, *(each.nominal for each in self.queues.values())):
             for flavor, amounts in quota.items():
@@ -97,7 +97,7 @@ class Rules(Struct, frozen=True):
         return found
 
     def queue_of(self, namespace: str) -> str:
-        """Where a namespace's work waits."""
+        """The ClusterQueue of a namespace's work."""
         return self.ways_in.get(namespace, self.default)
 
 
@@ -107,12 +107,11 @@ def read(
     pools: Mapping[str, tuple[int, Iterable[str]]],
     classes: Mapping[int | None, Iterable[str]],
 ) -> Rules:
-    """The rules of rendered objects and of Kueue's own configuration.
+    """The rules in rendered objects and Kueue's own configuration.
 
     ``pools``: pool → GPUs of one machine, and its sites; ``classes``: pods' priority → classes of GPUs (None
-    for other priorities): what the admission policies keep pods out by.
-    Users who are not in the environment are in no group: they share the queue of those.
-    UsageError for policies that the model does not have.
+    for other priorities): the conditions of the admission policies. Users who are not in the environment are
+    in no group, and use the queue of such users. Raises UsageError for policies that are not modelled.
     """
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for each in objects:
@@ -235,13 +234,13 @@ def _flavors(groups: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, dict[st
 
 
 def _seconds(text: str) -> float:
-    """``1500s`` as we render it."""
+    """``1500s`` in seconds."""
     return float(text.removesuffix("s"))
 
 
 def of_groups(groups: Sequence[Group], own: Sequence[tuple[Choice, Resources]] = ()) -> Rules:
-    """One queue for everybody with all there is, as for a lab with one group: ``own`` flavors and what all
-    of their machines have, then each pool, by priority and region."""
+    """One queue with everything, as for a lab with one group: ``own`` flavors with the total of their
+    machines, then each pool, by priority and region."""
     rows = list(own)
     order = sorted(groups, key=lambda each: (-each.priority, each.order))
     for pool in dict.fromkeys(each.pool for each in order):

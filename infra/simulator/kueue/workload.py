@@ -11,7 +11,7 @@ from infra.simulator.kueue.rules import Choice
 
 @dataclass(slots=True, eq=False)
 class Workload:
-    """One that waits or holds quota."""
+    """A workload that waits or holds quota."""
 
     key: str
     """``namespace/name``, unique."""
@@ -19,34 +19,34 @@ class Workload:
     queue: str
     """Its ClusterQueue."""
     shape: Shape
-    """Of one of its pods, before it is admitted."""
+    """The shape of its pods before admission."""
     count: int
-    """Pods that are not done."""
+    """The number of unfinished pods."""
     created: float
     priority: int = 0
     across: bool = False
 
     since: float = 0.0
-    """By which it is ordered among those of its priority."""
+    """The time by which it is ordered within its priority."""
     choice: Choice | None = None
-    """What it has quota of."""
+    """The flavor in which it has quota."""
     use: Mapping[tuple[str, str], int] = field(default_factory=dict)
     reserved: float = 0.0
-    """When it got that."""
+    """When the quota was reserved."""
     leaving: bool = False
-    """Whether that is taken back, though its pods still run."""
+    """Whether it is being evicted, though its pods still run."""
     parked: bool = False
-    """Whether it waits until something changes."""
+    """Whether it is inadmissible until something changes."""
     until: float = 0.0
-    """Not before that."""
+    """Not to be tried before this time."""
     begun: bool = False
-    """Whether it is admitted: its job is not suspended."""
+    """Whether it is admitted, so that its job is not suspended."""
     admissions: int = 0
-    """How often it was."""
+    """The number of admissions."""
     attempts: int = 0
-    """Requests so far."""
+    """The number of requests."""
     retries: int = 0
-    """Of these, failed ones since it was last admitted."""
+    """Of these, failed ones since its last admission."""
     timeouts: int = 0
     """How often its pods were not all running in time."""
 
