@@ -1,4 +1,4 @@
-"""Who may enter, and through which doors."""
+"""Users, groups, SSH nodes and the VPN."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from infra.schema.types import (
 
 
 class Wireguard(Part):
-    """WireGuard, for who is in ``kinds``: each user has eight addresses, one for each device."""
+    """WireGuard, used if it is in ``kinds``: each user has eight addresses, one per device."""
 
     clients: Annotated[Cidr | None, NEVER("profiles and rules name it")] = None
     """The range of devices, the same at every server. Default: a block of 100.64.0.0/10."""
@@ -41,16 +41,16 @@ class Vpn(Part):
     kinds: Annotated[tuple[Literal["openvpn", "wireguard"], ...], Field(min_length=1), IN_PLACE] = (
         "openvpn",
     )
-    """What each server speaks. With both, a user may have profiles of both; the first is the default of
+    """The protocols of each server. With both, a user may have profiles of both; the first is the default of
     ``invoke vpn.profile``."""
     wireguard: Annotated[Wireguard, IN_PLACE] = Field(default_factory=Wireguard)
     """WireGuard's addresses."""
     clients: Annotated[Cidr | None, NEVER("profiles and rules name it")] = None
-    """The range of OpenVPN's laptops. Default: a block of 100.64.0.0/10, which home routers do not use."""
+    """The range of OpenVPN clients. Default: a block of 100.64.0.0/10, which home routers do not use."""
     prefix: Annotated[Int, Field(ge=16, le=24), NEVER("profiles and rules name it")] = 20
     """The length of an allocated range. Each server has an eighth of it, half for UDP and half for TCP."""
     servers: Annotated[tuple[Name, ...] | None, IN_PLACE] = None
-    """Sites with a server, in the order laptops try them. Default: the primary region."""
+    """Sites with a server, in the order in which clients try them. Default: the primary region."""
     instance_type: Annotated[Text, ROLLING] = "t3.small"
     """The EC2 type of a region's server."""
     image: Annotated[Name | None, ROLLING] = None
@@ -60,9 +60,9 @@ class Vpn(Part):
     full_tunnel: Annotated[Bool, IN_PLACE] = False
     """Whether all of a laptop's traffic goes through the VPN."""
     tcp: Annotated[Bool, IN_PLACE] = True
-    """Whether OpenVPN also answers on TCP 443, for networks that let no UDP through."""
+    """Whether OpenVPN also answers on TCP 443, for networks that block UDP."""
     certificate_days: Annotated[Int, Field(ge=1, le=825), IN_PLACE] = 365
-    """For how long a laptop's certificate lasts, and a WireGuard key."""
+    """How long a client certificate, or a WireGuard key, is valid."""
 
 
 class SshNode(Part):
@@ -87,7 +87,7 @@ class SshNode(Part):
 
 
 class Group(Part):
-    """People with the same rights."""
+    """Users with the same rights."""
 
     gid: Annotated[Int | None, Field(ge=1000, le=60000), NEVER("files belong to it")] = None
     """Its Unix id, the same everywhere. Default: allocated from 5000 and kept by the lock file."""
@@ -96,25 +96,25 @@ class Group(Part):
         "services",
         "ssh",
     )
-    """What its laptops may reach."""
+    """What its users may reach over the VPN."""
     sudo: Annotated[Bool, ROLLING] = False
     """Whether its users may become root."""
     gpu_quota: Annotated[Int | None, Field(ge=0), IN_PLACE] = None
-    """The GPUs its jobs are sure of: what others hold of them is taken back, and what it leaves idle others
-    may hold. Default: none; what nobody is sure of is shared by ``weight``."""
+    """The GPUs guaranteed to its jobs: those that others hold are reclaimed, and idle ones are lent to
+    others. Default: none; GPUs that no group is guaranteed are shared by ``weight``."""
     gpu_limit_per_user: Annotated[Int | None, Field(ge=1), IN_PLACE] = None
     """The GPUs that one of its users may hold at a time in its queue, of all pools together; more wait. What
     runs in the group's own namespace counts for the user who submitted it, and what a controller runs there,
     such as a Deployment, for the group as for one more user. Default: no limit."""
     weight: Annotated[Int, Field(ge=1, le=100), IN_PLACE] = 1
-    """How much it gets, beside other groups, of what nobody is sure of."""
+    """Its weight in sharing the GPUs that no group is guaranteed."""
     pod_security: Annotated[Literal["restricted", "baseline", "privileged"], IN_PLACE] = "baseline"
-    """What pods in its namespace may ask of the machine (Pod Security Standards). ``privileged`` makes each
-    of its users root on every worker."""
+    """The Pod Security level of its namespace (Pod Security Standards). ``privileged`` makes each of its
+    users root on every worker."""
 
 
 class User(Part):
-    """A person."""
+    """A user."""
 
     name: Annotated[Text, IN_PLACE] = ""
     """The full name."""
@@ -151,16 +151,16 @@ class Oidc(Part):
 
 
 class Access(Part):
-    """Doors and people."""
+    """Access and users."""
 
     vpn: Annotated[Vpn, IN_PLACE] = Field(default_factory=Vpn)
     """Remote access for laptops."""
     ssh_nodes: Annotated[dict[Name, SshNode], IN_PLACE] = Field(default_factory=dict)
     """Machines to log in to."""
     groups: Annotated[dict[UserName, Group], IN_PLACE] = Field(default_factory=dict)
-    """Groups of people."""
+    """Groups of users."""
     users: Annotated[dict[UserName, User], IN_PLACE] = Field(default_factory=dict)
-    """People, by login name."""
+    """Users, by login name."""
     oidc: Annotated[Oidc | None, IN_PLACE] = None
     """Single sign-on to the API. Default: short-lived certificates alone."""
     internal_domain: Annotated[Domain | None, IN_PLACE] = None

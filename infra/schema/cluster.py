@@ -57,14 +57,14 @@ class Secrets(Part):
 
 
 class Waiver(Part):
-    """A finding that a person has decided to live with."""
+    """A finding that is accepted."""
 
     code: Annotated[Text, IN_PLACE]
     """The check's code, ``NET012``."""
     path: Annotated[Text | None, IN_PLACE] = None
     """The path in the spec where it applies, and below. Default: everywhere."""
     reason: Annotated[Text, Field(min_length=10), IN_PLACE]
-    """Why. It stays visible."""
+    """The reason, which stays visible."""
 
 
 class Spec(Part):
@@ -106,9 +106,9 @@ class Spec(Part):
     storage: Annotated[Storage, IN_PLACE] = Field(default_factory=Storage)
     """File systems and buckets."""
     dns: Annotated[Dns, IN_PLACE] = Field(default_factory=Dns)
-    """Names."""
+    """DNS zones and records."""
     access: Annotated[Access, IN_PLACE] = Field(default_factory=Access)
-    """Doors and people."""
+    """Access and users."""
     autoscaler: Annotated[Autoscaler, IN_PLACE] = Field(default_factory=Autoscaler)
     """The batch autoscaler."""
     research: Annotated[Research | None, IN_PLACE] = None
@@ -121,4 +121,4 @@ class Spec(Part):
     quotas: Annotated[Quotas, IN_PLACE] = Field(default_factory=dict)
     """The account's vCPU quotas by AWS site, ``{us-west-2: {on-demand-p: 512}}``; pools must stay under."""
     waivers: Annotated[tuple[Waiver, ...], IN_PLACE] = ()
-    """Findings to live with, each with a reason."""
+    """Accepted findings, each with a reason."""

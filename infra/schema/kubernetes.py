@@ -49,7 +49,7 @@ class PodNetwork(Part):
     pods_per_node: Annotated[Int, Field(ge=8, le=500), NEVER("nodes hold blocks of this size")] = 110
     """The most pods on a node; decides each node's block."""
     mtu: Annotated[Int | None, Field(ge=576, le=9216), IN_PLACE("pods that start from now on have it")] = None
-    """The largest packet of a pod, in bytes. Default: the most that gets from every node to every other."""
+    """The MTU of pods, in bytes. Default: the largest that every link between nodes carries."""
     egress: Annotated[tuple[PodEgress, ...], IN_PLACE("each node's next run of Chef brings the rules")] = ()
     """What pods may connect to in LANs and VPCs beyond names, the API and AWS's endpoints. Default:
     nothing."""
@@ -68,7 +68,7 @@ class AddOn(Part):
 
 
 class PriorityClass(Part):
-    """A class of work; higher values go first and to newer GPUs."""
+    """A priority class of work; higher values are scheduled first, and on newer GPUs."""
 
     value: Annotated[Int, Field(ge=-1000000000, le=1000000000), REPLACES("Kubernetes can't change it")] = 0
     """Its priority (Kubernetes: at most 1,000,000,000 for users)."""
@@ -88,7 +88,7 @@ class Namespaces(Part):
     jobs: Annotated[Int, Field(ge=1, le=150000), IN_PLACE] = 5000
     """The most jobs, waiting ones and finished ones among them."""
     cpu: Annotated[Int | None, Field(ge=1), IN_PLACE] = None
-    """The most processors that its pods ask for. Default: no limit."""
+    """The most CPU that its pods request. Default: no limit."""
     memory: Annotated[Size | None, IN_PLACE] = None
     """The most memory that its pods ask for. Default: no limit."""
 
@@ -125,16 +125,16 @@ class Kubernetes(Part):
     """Classes of work. Work that names none is of the class whose value is 0. Default: ``low`` for old GPUs,
     ``normal`` for all but new ones, ``high`` for any, the newest first."""
     usage_half_life: Annotated[Duration | None, Field(ge=3600, le=31_536_000), IN_PLACE] = None
-    """Fair share over time: of those who wait in one queue, who has used least lately goes first. What
-    somebody has used counts half after this time, ``7d``. A higher class still evicts a lower one. Default:
-    by class, then by age."""
+    """Fair share over time: in a queue, work of the user with the least recent usage goes first. Usage
+    counts half after this time, ``7d``. A higher class still evicts a lower one. Default: by class, then
+    by age."""
     namespaces: Annotated[Namespaces, IN_PLACE] = Field(default_factory=Namespaces)
-    """What each namespace may hold."""
+    """The limits of each namespace."""
     addons: Annotated[dict[Name, AddOn], IN_PLACE] = Field(default_factory=dict)
-    """Parts beyond the core, by name. One that is not named is on if it is by default; one for which the
-    cluster has nothing (GPUs, buckets) is left out."""
+    """Add-ons, by name. One that is not named has its default; one that needs what the cluster lacks (GPUs,
+    buckets) is left out."""
     alerts: Annotated[Alerts, IN_PLACE] = Field(default_factory=Alerts)
-    """Who hears of alerts."""
+    """The receivers of alerts."""
     tracking: Annotated[Tracking | None, IN_PLACE] = None
     """MLflow, where runs log parameters and metrics. Default: none."""
     audit: Annotated[Bool, ROLLING] = True
@@ -152,6 +152,6 @@ class Kubernetes(Part):
     distribution in front of a private bucket, for accounts that forbid public ones. The first is the issuer
     of tokens; those of the other are accepted too, while the cluster moves from one to the other."""
     snapshots: Annotated[Duration, Field(ge=300, le=86400), IN_PLACE] = 3600
-    """How often etcd is copied to S3."""
+    """The interval of etcd snapshots to S3."""
     snapshots_kept: Annotated[Int, Field(ge=1, le=3650), IN_PLACE] = 30
-    """For how many days a copy of etcd is kept."""
+    """For how many days an etcd snapshot is kept."""

@@ -30,7 +30,7 @@ class AccessPoint(Part):
     path: Annotated[Path, REPLACES("the access point, not the files")]
     """The directory within the file system."""
     uid: Annotated[Int, Field(ge=0, le=65534), REPLACES] = 0
-    """Its owner, and the user that all access maps to. 0, root, maps nobody: each user has their own rights
+    """Its owner, and the user that all access maps to. 0 (root) maps no user: each user has their own rights
     in it, as homes need it."""
     gid: Annotated[Int, Field(ge=0, le=65534), REPLACES] = 0
     """Its group."""
@@ -119,9 +119,11 @@ class Storage(Part):
     copies: Annotated[dict[Name, Copy], IN_PLACE] = Field(default_factory=dict)
     """Nightly copies of file systems into buckets."""
     home_quota: Annotated[Size | None, IN_PLACE] = None
-    """The most that a home may hold on an NFS server of ours; EFS has no quotas. Default: no limit."""
+    """The most that a home may hold on an NFS server at a physical site; EFS has no quotas. Default: no
+    limit."""
     volumes_quota: Annotated[Size | None, IN_PLACE] = None
-    """The most that all volumes may hold that a namespace asks Kubernetes for. Default: no limit."""
+    """The most that the dynamically provisioned volumes of a namespace may hold together. Default: no
+    limit."""
 
 
 class Record(Part):
@@ -130,15 +132,15 @@ class Record(Part):
     type: Annotated[Literal["A", "CNAME", "TXT"], REPLACES] = "A"
     """Its type."""
     values: Annotated[tuple[Text, ...], Field(min_length=1), IN_PLACE]
-    """What it says."""
+    """Its values."""
     ttl: Annotated[Duration, Field(ge=0, le=604800), IN_PLACE] = 300
-    """For how long resolvers may keep it."""
+    """How long resolvers may cache it."""
     public: Annotated[Bool, REPLACES] = False
     """Whether it is in the public zone instead of the private one."""
 
 
 class PublicZone(Part):
-    """A zone the world can see, for the VPN's end points."""
+    """A public zone, for the VPN's endpoints."""
 
     zone: Annotated[Domain, REPLACES("a zone keeps its name")]
     """Its name."""
@@ -147,7 +149,7 @@ class PublicZone(Part):
 
 
 class Dns(Part):
-    """Names."""
+    """DNS zones and records."""
 
     zone: Annotated[Domain | None, NEVER("nodes and certificates carry it")] = None
     """The private zone. Default: ``domain``."""
