@@ -1,16 +1,16 @@
-"""Cluster → Files, one renderer a target. Pure: nothing is read but templates, nothing is written.
+"""Cluster → Files, one renderer per target. Pure: only templates are read, and nothing is written.
 
-Each renderer is a module of its own, imported when it is used::
+Each renderer is a module of its own, imported on use::
 
-    autoinstall seeds by which physical machines install themselves, and how they start from the network
+    autoinstall installer seeds of physical machines, and their network boot
     chef        roles, environment, data bags and nodes of the Chef repository that cookbooks run with
-    kubernetes  kubeadm's configuration, and every object of the cluster that is ours
-    openvpn     OpenVPN, nftables and dnsmasq on the servers that laptops come to
-    packer      the template that bakes a machine image, its values and its checks
+    kubernetes  kubeadm's configuration, and all of the cluster's own objects
+    openvpn     OpenVPN, nftables and dnsmasq on VPN servers
+    packer      the template of machine images, with values and checks
     strongswan  strongSwan, FRR and nftables on the gateways of physical sites
     terraform   the root module's wiring, its values, and the static modules
-    topology    the whole cluster as a graph for Graphviz; one HTML page and an SVG of what it draws
-    iam         policies of those who work on the environment
+    topology    the whole cluster as a graph for Graphviz; an HTML page and an SVG
+    iam         policies of users and CI jobs that work on the environment
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Ubuntu's autoinstall: for each physical machine with a MAC address a seed, by which it installs itself.
+"""Ubuntu's autoinstall: a seed for the unattended installation of each physical machine with a MAC address.
 
 ::
 
-    <site>/<node>/{user-data,meta-data,network-config}   a NoCloud seed: over HTTP, or on a stick as CIDATA
-    <site>/mac-<MAC>.ipxe                                what a machine does that starts from the network
-    <site>/boot.ipxe, <site>/dnsmasq.conf                how it gets there
+    <site>/<node>/{user-data,meta-data,network-config}   a NoCloud seed: by HTTP, or on a USB stick as CIDATA
+    <site>/mac-<MAC>.ipxe                                the boot script of a machine
+    <site>/boot.ipxe, <site>/dnsmasq.conf                the chain to that script
 
-The forms are those of the Ubuntu installer's "Autoinstall configuration reference manual". Nobody has a
-password: the one account, ``causeway``, lets in the keys of those who may become root.
+The formats are those of the Ubuntu installer's "Autoinstall configuration reference manual". There are no
+passwords: the only account, ``causeway``, accepts the keys of users who may become root.
 """
 
 from __future__ import annotations

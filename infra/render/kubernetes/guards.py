@@ -32,22 +32,22 @@ def guards(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
 
 
 def identities(cluster: Cluster, _: Outputs = NO_OUTPUTS) -> Documents:
-    """As whom pods use files: as their namespace's person or group, and as nobody else.
+    """Admission policies for the numeric ids with which pods access files: those of their namespace's user or
+    group only.
 
-    NFS, EFS and the machines' own paths go by Unix numbers, and a pod may choose its own. So in namespaces of
-    people and groups
+    NFS, EFS and the machines' own paths check numeric ids, and a pod may choose its own. So in namespaces of
+    users and groups
 
-    - volumes are of kinds that show nobody else's files: no ``nfs``, no driver's volume in line, no host
-      path;
-    - who mounts a path of the machines has the numbers of the namespace: what a pod does not say is written
-      into it, and another number is refused, in each of its containers and in the templates of its work;
-    - such containers gain no rights: a program of root's with the setuid bit would leave the number behind;
-    - groups come from the pod alone (``supplementalGroupsPolicy: Strict``): by default a line of the image's
-      ``/etc/group`` makes its user a member of any group (Kubernetes, "Configure a Security Context").
+    - volume types that could show other users' files are refused: ``nfs``, inline CSI volumes, host paths;
+    - pods that mount a path of the machines get the ids of the namespace: missing ones are set, and others
+      are refused, in each container and in the templates of workloads;
+    - such containers cannot gain privileges: a setuid program of root's would change the uid;
+    - supplementary groups come only from the pod (``supplementalGroupsPolicy: Strict``): by default a line in
+      the image's ``/etc/group`` adds its user to any group (Kubernetes, "Configure a Security Context").
 
-    Network policies keep pods from speaking NFS themselves (``namespaces``).
+    Network policies prevent pods from connecting to NFS servers themselves (``namespaces``).
 
-    Gives ``volumes.yaml`` and ``numbers.yaml``.
+    Returns ``volumes.yaml`` and ``numbers.yaml``.
     """
     claims, api = claims_on_paths(cluster), mutating_api(cluster.kubernetes.version)
     numbers = [

@@ -1,22 +1,22 @@
-"""Queues: GPUs shared out among groups by Kueue (kueue.sigs.k8s.io), whole jobs at a time.
+"""Queues: GPUs shared between groups by Kueue (kueue.sigs.k8s.io), with whole jobs as units.
 
-What there is
-    are flavors: machines of ours with one model of GPU, and each pool. A job is given one flavor, the
-    first with room: ours, which cost nothing more, then pools by their priority, by the first region that
-    they are in, the cheaper GPU first. In which of its pool's regions it starts is the autoscaler's choice,
-    which knows where there is capacity; where there is none in any, it taints the flavor, and Kueue takes
-    the next one. Places (site, zone or rack, machine) let a job ask to be near to itself: annotation
+Flavors
+    are physical machines with one GPU model, and each pool. A job is assigned the first flavor with free
+    quota: physical machines first, as they cost nothing more, then pools by priority, by their first region,
+    and by GPU price. The autoscaler, which knows about capacity, selects the region; if no region has any, it
+    taints the flavor, and Kueue tries the next one. With topology levels (site, zone or rack, machine) a job
+    may ask to be placed together: annotation
     ``kueue.x-k8s.io/podset-required-topology: causeway.dev/site``.
-Who gets it
-    is a queue a group, all in one cohort. What a group is sure of (``gpu_quota``) is its queue's own, of the
-    first flavors first; it is taken back from whoever holds it. The rest is the cohort's, and shared by
-    weight: who holds least for its weight is next, and who holds more gives way. In a group, higher classes
-    go before lower ones, and evict them. What one of its users may hold is limited by ``user_limits.py``.
-How work comes in
-    is a queue ``default`` in each namespace, for all work that names no other (Kueue, LocalQueueDefaulting).
+ClusterQueues
+    are one per group, all in one cohort. A group's guaranteed GPUs (``gpu_quota``) are its queue's nominal
+    quota, in the first flavors first; they are reclaimed from others. The rest is the cohort's, with fair
+    sharing by weight: the queue with the lowest weighted share is next, and those with more are preempted. In
+    a group, higher priority classes go first, and preempt lower ones. ``user_limits.py`` limits single users.
+LocalQueues
+    named ``default`` are in each namespace, for work that does not name one (Kueue, LocalQueueDefaulting).
 
-Machines in the cloud are asked for before a job with GPUs starts, all of them together: the check
-``autoscaler`` waits for the controller that answers provisioning requests of class ``batch.causeway.dev``.
+Cloud machines are requested before a job with GPUs starts, all of them together: the admission check
+``autoscaler`` waits for the controller that handles provisioning requests of class ``batch.causeway.dev``.
 """
 
 from __future__ import annotations

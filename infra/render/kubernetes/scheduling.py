@@ -1,17 +1,17 @@
-"""Which work goes where, and before whom: classes of work, and rules that hold in people's namespaces.
+"""Scheduling policies: priority classes, and rules for pods in users' namespaces.
 
-Work that asks for GPUs
-    is given the GPUs of its class (``kubernetes.priority_classes``), the newest of them first: low work goes
-    to old GPUs, which nobody else wants, and high work to new ones.
-Work that does not
-    stays off nodes with GPUs, so that a GPU never waits for a processor. Work that makes way for all else
-    (of a class below 0) may use machines of ours while they are idle, after all others, and is evicted when
-    work with a use for the GPUs comes. In the cloud an idle machine goes away instead.
-Everybody
-    names a class of the spec, and neither a node nor a taint that keeps people off machines.
+Work with GPUs
+    gets the GPUs that its class allows (``kubernetes.priority_classes``), preferably the newest: low classes
+    use old GPUs, which others do not want, and high ones new GPUs.
+Work without GPUs
+    stays off nodes with GPUs, so that a GPU is never idle for lack of CPU. Work that is preempted by all else
+    (of a class below 0) may use idle physical machines with GPUs, after all others, and is evicted when work
+    for the GPUs arrives. In the cloud an idle machine is terminated instead.
+All work
+    names a class in the spec; it may not name a node, nor tolerate the taints that keep users off machines.
 
-A mutating policy writes the first two into pods and jobs; a validating one refuses what is still without, and
-the rest. Jobs are treated like their pods, as queues decide by the job.
+A mutating policy sets the first two on pods and jobs; a validating one refuses objects without them, and
+those that violate the third. Jobs are treated like their pods, as queues decide by the job.
 """
 
 from __future__ import annotations

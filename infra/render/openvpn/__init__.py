@@ -1,13 +1,13 @@
-"""VPN servers: for each a tree to be copied to ``/`` of its machine; and OpenVPN profiles of laptops.
+"""VPN servers: a tree of files for each, to be copied to ``/`` of its machine; and clients' profiles.
 
 ::
 
     <site>/
-      etc/openvpn/server/<listener>.conf    one process a protocol
-      etc/wireguard/wg-laptops.conf         WireGuard, where it is spoken
-      etc/nftables/remote-access.nft        what each laptop may reach, by its user's groups
-      etc/remote-access/dnsmasq.conf        the resolver that laptops are told to ask
-      etc/remote-access/hosts               names that it knows by itself
+      etc/openvpn/server/<listener>.conf    one process per protocol
+      etc/wireguard/wg-laptops.conf         WireGuard, if it is used
+      etc/nftables/remote-access.nft        what each client may reach, by its user's groups
+      etc/remote-access/dnsmasq.conf        the clients' DNS resolver
+      etc/remote-access/hosts               names that it resolves itself
       …                                     units, scripts and users, the same on every server
 
 The machine is a Debian 12 or an Ubuntu 22.04 or 24.04 with the packages ``openvpn``, ``nftables``,
