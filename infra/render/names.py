@@ -22,18 +22,18 @@ def dnsmasq(
     resolver: IPv4Address | None,
     in_overlay: bool,
 ) -> str:
-    """Its configuration.
+    """The configuration of dnsmasq.
 
     Args:
-        cluster: Whose names.
-        outputs: Without them, it knows less by itself, and may have nobody to ask.
-        whose: Who asks it and where, for people: ``laptops at us-west-2``.
-        unit: The systemd unit that reads it.
+        cluster: The cluster whose names it serves.
+        outputs: Without them, some names are unknown, and there may be no upstream.
+        whose: A description of its clients: ``laptops at us-west-2``.
+        unit: The systemd unit that runs it.
         known: The path of the hosts file.
-        addresses: Where it is asked.
-        source: The address it asks others from; None where it has one alone.
-        resolver: Who knows the private zone, where that is the VPC's own; None at a physical site.
-        in_overlay: Whether services and pods are reached from there. Elsewhere, others are asked for theirs.
+        addresses: The addresses on which it listens.
+        source: The source address of its own queries; None if there is only one.
+        resolver: The VPC's resolver, which knows the private zone; None at a physical site.
+        in_overlay: Whether it can reach services and pods. If not, their names are resolved by others.
     """
     vpn, network = cluster.access.vpn, cluster.network
     upstream = (str(resolver),) if resolver else _servers(cluster, outputs, source)
@@ -48,8 +48,8 @@ def dnsmasq(
         zone=cluster.domain,
         upstream=upstream,
         alone=not upstream,
-        # Names in the hosts file are not forwarded: not for IPv6 addresses either, over tunnels that
-        # may be down. In regions the VPC's own resolver is always there.
+        # Names in the hosts file are not forwarded, not even for IPv6 addresses, as tunnels may be down. In
+        # regions the VPC's own resolver is always available.
         local=[] if resolver else _local(cluster, outputs),
         reverse=[{"block": block, "resolver": one} for block in nodes for one in upstream],
         cluster_domain=vpn.cluster_domain,
@@ -64,12 +64,12 @@ def dnsmasq(
 
 
 def hosts(rows: Sequence[str], *, site: str) -> str:
-    """Its hosts file: names that it knows by itself, also while tunnels are down. ``rows``: `known_hosts`."""
+    """The hosts file, with names that are resolved even while tunnels are down. ``rows``: `known_hosts`."""
     return fill("names/hosts.j2", site=site, rows=rows)
 
 
 def known_hosts(cluster: Cluster, outputs: Outputs, *, resolver: IPv4Address | None) -> list[str]:
-    """Lines of a hosts file. The same for all gateways, of which there may be many."""
+    """Lines of the hosts file. They are the same for all gateways, so callers compute them once."""
     rows = list(_names(cluster, outputs))
     if resolver is None and not _servers(cluster, outputs, None):
         rows += _masters(cluster, outputs)
@@ -79,10 +79,10 @@ def known_hosts(cluster: Cluster, outputs: Outputs, *, resolver: IPv4Address | N
 
 
 def _servers(cluster: Cluster, outputs: Outputs, source: IPv4Address | None) -> tuple[str, ...]:
-    """Who knows the private zone beside a VPC's resolver, which answers nobody outside (VPC User Guide,
-    "Amazon DNS server"): our VPN servers in regions.
+    """The upstream for the private zone at a physical site: our VPN servers in regions, as a VPC's resolver
+    cannot be queried from outside (VPC User Guide, "Amazon DNS server").
 
-    They are asked from the machine's own address: a tunnel's is one that nobody else knows a way to.
+    Queries are sent from the machine's own address, as others have no route to a tunnel's address.
     """
     there = (outputs.instances.get(each.node) for each in cluster.access.vpn.servers if each.resolver)
     return tuple(_from(told.private, source) for told in there if told)
@@ -102,7 +102,7 @@ def _names(cluster: Cluster, outputs: Outputs) -> Iterator[tuple[str, IPv4Addres
 
 
 def _masters(cluster: Cluster, outputs: Outputs) -> Iterator[tuple[str, IPv4Address]]:
-    """The API's name where nobody can be asked for that of the load balancer: each master answers."""
+    """The addresses of the API's name if the load balancer's name cannot be resolved: any master answers."""
     plane = cluster.control_plane
     for master in plane.masters if plane else ():
         if master.hostname in outputs.instances:
@@ -110,7 +110,7 @@ def _masters(cluster: Cluster, outputs: Outputs) -> Iterator[tuple[str, IPv4Addr
 
 
 def _local(cluster: Cluster, outputs: Outputs) -> list[str]:
-    """Names of which the hosts file says all that there is: the spec has no record of or below them."""
+    """Domains that the hosts file fully covers: the spec has no record of or below them."""
     records = {record.name for record in cluster.dns.records if record.type != "A"}
     below = {record.name.partition(".")[2] for record in cluster.dns.records}
     parents = set(below)

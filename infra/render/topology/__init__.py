@@ -1,7 +1,7 @@
-"""A picture of the cluster, with a plan's changes marked: Graphviz lays it out and draws it.
+"""A diagram of the cluster, with a plan's changes marked, drawn by Graphviz.
 
-``elements`` says what there is, ``graph`` makes it a graph in the DOT language, ``page`` makes files of what
-``dot`` draws.
+``elements`` lists the cluster's parts, ``graph`` converts them to the DOT language, ``page`` converts the
+output of ``dot`` to files.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from infra.render.topology.elements import GONE, Element
 
 
 def dot_source(cluster: Cluster, changes: Mapping[str, str] | None = None) -> str:
-    """The graph in the DOT language, for ``infra.drive.dot``. See ``render``."""
+    """The graph in the DOT language, as input of ``infra.drive.dot``. See ``render``."""
     from infra.render.topology import graph as graphs
 
     return graphs.graph(cluster, *_known(cluster, changes or {}))
 
 
 def render(cluster: Cluster, changes: Mapping[str, str] | None, svg: str) -> Files:
-    """``topology.html``, which needs no network, and ``topology.svg``, which needs nothing else.
+    """``topology.html`` and ``topology.svg``, both self-contained.
 
-    ``svg`` is what ``dot`` drew of ``dot_source`` with the same arguments. ``changes`` is what a plan would
-    do: element → ``add``, ``change``, ``replace`` or ``destroy``. The elements are:
+    ``svg`` is the output of ``dot`` for ``dot_source`` with the same arguments. ``changes`` are those of a
+    plan: element → ``add``, ``change``, ``replace`` or ``destroy``. The elements are:
 
     ==============================  =====================================================
     ``us-west-2``, ``rack-a``       a place: a region with its VPC, or a physical site
@@ -43,7 +43,7 @@ def render(cluster: Cluster, changes: Mapping[str, str] | None, svg: str) -> Fil
 
     Each element that is drawn is a link to ``#<its name>``, with that name as ``data-id``; the page has a
     table row with that id for every element. One that is destroyed and no longer in the cluster is listed as
-    such. Raises ``ValueError`` for an action of another name.
+    such. Raises ``ValueError`` for an unknown action.
     """
     from infra.render.topology import page
 
