@@ -1,4 +1,4 @@
-"""Node pools: groups of like machines in one or more regions, and the images they start from."""
+"""Node pools: groups of similar machines in one or more regions, and their images."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class CapacityReservation(Part):
 
 
 class WarmPool(Part):
-    """Instances that are started beforehand and wait."""
+    """A warm pool: instances that are initialized beforehand."""
 
     state: Annotated[Literal["Stopped", "Running", "Hibernated"], IN_PLACE] = "Stopped"
     """How they wait."""
@@ -132,7 +132,7 @@ class PoolGpus(Part):
 
 
 class Pool(Part):
-    """A node pool: like machines under one name, in one or more regions."""
+    """A node pool: similar machines under one name, in one or more regions."""
 
     renamed_from: Annotated[Name | None, IN_PLACE] = None
     """The name that the pool had before. Its groups and nodes stay, and its groups keep their names in AWS.

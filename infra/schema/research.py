@@ -1,4 +1,4 @@
-"""What researchers run on: images, how their code gets there, and where runs log metrics: MLflow."""
+"""Settings of research runs: images, the store of their code, and MLflow for metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ResearchRuns(Part):
 
 
 class Research(Part):
-    """What researchers run on, and the bucket that their code goes through."""
+    """Settings of research runs, and the bucket of their code."""
 
     tools: Annotated[ImageReference | None, IN_PLACE] = None
     """The image that brings code into pods and has TensorBoard, built from ``client/Dockerfile``. Default:

@@ -1,4 +1,4 @@
-"""Where machines are: racks of our own, and AWS regions."""
+"""The locations of machines: physical sites and AWS regions."""
 
 from __future__ import annotations
 
@@ -130,39 +130,37 @@ class Gateway(Part):
     ssh_from: Annotated[tuple[Cidr, ...], IN_PLACE] = ()
     """Public blocks that may reach port 22 of its node. Default: only the private network."""
     path_mtu: Annotated[Int | None, Field(ge=1280, le=9000), IN_PLACE] = None
-    """The largest packet, in bytes, that crosses the internet from and to it; 1492 where its line has PPPoE.
-    Default: ``network.path_mtu``."""
+    """The MTU of its internet path, in bytes; 1492 with PPPoE. Default: ``network.path_mtu``."""
     nat: Annotated[Bool | None, IN_PLACE] = None
-    """Whether the gateway's node takes the LAN to the internet, by its own address. Default: where it is the
-    LAN's router."""
+    """Whether the gateway's node is the LAN's way to the internet, translating addresses to its own (NAT).
+    Default: where it is the LAN's router."""
 
 
 class PhysicalSite(Part):
-    """Racks of our own, behind one gateway."""
+    """A physical site: machines on one LAN, behind one gateway."""
 
     kind: Annotated[Literal["physical"], NEVER("a site does not turn into a region")]
     """``physical``."""
     location: Annotated[Text, IN_PLACE] = ""
-    """Where it is, for people."""
+    """Its location, for display."""
     cidr: Annotated[Cidr, REPLACES("routes and VPN connections name it")]
     """The site's LAN."""
     mtu: Annotated[
         Int, Field(ge=1280, le=9216), IN_PLACE("pods that start from now on have what it leaves them")
     ] = 1500
-    """The largest packet on the LAN, in bytes: what every switch and network card there is set to, 9000 with
-    jumbo frames."""
+    """The MTU of the LAN, in bytes, as set on every switch and network card there; 9000 with jumbo frames."""
     gateway: Annotated[Gateway | None, IN_PLACE] = None
     """Its end of the VPN connections. Without one the site is isolated, with a warning."""
     nodes: Annotated[dict[Name, PhysicalNode], IN_PLACE] = Field(default_factory=dict)
     """Its machines, by host name."""
     autoinstall: Annotated[Bool, IN_PLACE] = False
-    """Whether there are seeds by which its machines install Ubuntu themselves, from the network or a stick,
-    for each that has a ``mac``. Without, they are installed by other means."""
+    """Whether to render autoinstall seeds, with which machines that have a ``mac`` install Ubuntu from the
+    network or a USB stick. If not, they are installed by other means."""
     ubuntu: Annotated[Literal["22.04", "24.04"], REPLACES("machines are reinstalled, by hand")] = "24.04"
     """The Ubuntu release that is installed on its machines."""
     router: Annotated[Address | None, IN_PLACE("machines that are installed from now on have it")] = None
-    """The LAN's way to everywhere else. Default: the gateway's node; for that one itself, and at a site
-    without, the LAN's first address."""
+    """The LAN's default gateway. Default: the gateway's node; for that one itself, and at a site without,
+    the LAN's first address."""
     resolvers: Annotated[
         tuple[Address, ...],
         Field(max_length=3),
@@ -276,8 +274,7 @@ class Network(Part):
     site_mesh: Annotated[Bool, IN_PLACE] = True
     """Whether physical sites reach each other by tunnels of their own, each pair of them."""
     hold: Annotated[Duration, Field(ge=3, le=180), IN_PLACE] = 9
-    """After how long a silence a BGP session is given up, and traffic takes another tunnel. The smaller value
-    of both ends is used; AWS's is 30 s."""
+    """BGP's hold time: how long a session may be silent before traffic moves to another tunnel. The smaller
+    value of both ends is used; AWS's is 30 s."""
     path_mtu: Annotated[Int, Field(ge=1280, le=9000), IN_PLACE] = 1500
-    """The largest packet, in bytes, that crosses the internet between gateways; 1492 where a line has
-    PPPoE."""
+    """The MTU of the internet paths between gateways, in bytes; 1492 with PPPoE."""
