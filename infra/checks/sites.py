@@ -11,7 +11,7 @@ from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
 from infra.schema.kubernetes import Kubernetes
-from infra.schema.sites import Nat, NodeRole
+from infra.schema.sites import Nat, NodeRole, Routing
 
 ROOT_MODULES: Final = frozenset({"identity", "dns"})
 """Module calls of the root module other than regions and their connections."""
@@ -163,7 +163,11 @@ def gateway_unclear(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.physical_sites.items():
         if site.gateway is None or site.gateway.node is not None:
             continue
-        able = facts.servers.get((name, NodeRole.SITE_GATEWAY), ())
+        able = [
+            node
+            for node in facts.servers.get((name, NodeRole.SITE_GATEWAY), ())
+            if node.name != site.gateway.standby
+        ]
         path: Path = ("sites", name, "gateway")
         if len(able) > 1:
             names = listed(node.name for node in able)
@@ -171,6 +175,57 @@ def gateway_unclear(facts: Facts) -> Iterator[Finding]:
         elif not able and site.nodes:
             message = "no node has the role site-gateway: nothing here is set up to run strongSwan"
             yield Finding(path, message, "give a node the role, or name one with 'node:'")
+
+
+@check("SITE041", Level.ERROR, "A standby gateway lacks what takes over from the other one.")
+def standby(facts: Facts) -> Iterator[Finding]:
+    for name, site in facts.physical_sites.items():
+        gateway, path = site.gateway, ("sites", name, "gateway", "standby")
+        if gateway is None or gateway.standby is None:
+            continue
+        node, other = site.nodes.get(gateway.standby), gateway.node
+        if node is None:
+            yield Finding(
+                path, f"{name} has no node {gateway.standby}", meant_one_of(gateway.standby, site.nodes)
+            )
+        elif gateway.standby == other:
+            yield Finding(path, f"{other} is the gateway itself", "name another node")
+        elif NodeRole.SITE_GATEWAY not in node.roles:
+            yield Finding(path, f"{gateway.standby} does not have the role site-gateway", "give it the role")
+        if len(gateway.addresses) < 2:
+            message = f"{gateway.standby} has no public address: there is one, of the other gateway"
+            yield Finding(path, message, f"add its address to {dotted((*path[:3], 'addresses'))}")
+        if gateway.virtual_address is None:
+            hint = "add 'virtual_address:', an unused address of the LAN"
+            yield Finding(path, "the LAN has no router that both gateways can be", hint)
+        if (gateway.routing or facts.spec.network.routing) is Routing.STATIC:
+            message = "with static routes, AWS does not learn which gateway is in charge"
+            yield Finding(path, message, "say 'routing: bgp'")
+
+
+@check("SITE042", Level.ERROR, "A virtual address is not a free address of the site's LAN.")
+def virtual_address(facts: Facts) -> Iterator[Finding]:
+    for name, site in facts.physical_sites.items():
+        found = site.gateway.virtual_address if site.gateway is not None else None
+        if found is None:
+            continue
+        path = ("sites", name, "gateway", "virtual_address")
+        owners = [host for host, node in site.nodes.items() if node.address == found]
+        if found not in site.cidr:
+            yield Finding(path, f"{found} is not in {site.cidr}", "name an address of the LAN")
+        elif owners:
+            yield Finding(path, f"{found} is the address of {owners[0]}", "name an address that no node has")
+
+
+@check("SITE043", Level.WARNING, "A virtual address without a standby has no effect.")
+def virtual_address_unused(facts: Facts) -> Iterator[Finding]:
+    for name, site in facts.physical_sites.items():
+        gateway = site.gateway
+        if gateway is not None and gateway.virtual_address is not None and gateway.standby is None:
+            path = ("sites", name, "gateway", "virtual_address")
+            yield Finding(
+                path, f"{name} has one gateway", "name the second one with 'standby:', or remove this"
+            )
 
 
 @check("SITE014", Level.WARNING, "A node is to be the gateway of a site that has none.")

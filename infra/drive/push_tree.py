@@ -36,16 +36,16 @@ def tree(build: Path, folder: str) -> dict[str, tuple[bytes, int]]:
     return found
 
 
-def push(machine: Machine, build: Path, folder: str, *reload: str) -> tuple[str, ...]:
-    """Copy a tree to a machine, then run ``reload`` there; returns the paths that changed, as the machine
-    reports.
+def push(machine: Machine, build: Path, folder: str, *reload: str, name: str = "") -> tuple[str, ...]:
+    """Put a tree onto a machine, then run ``reload`` there; the paths that changed, as the machine tells.
 
-    ``reload`` also runs if nothing changed, to complete an interrupted run.
+    ``name`` is what the machine calls the tree, if not by the folder. ``reload`` runs also when nothing
+    changed: whatever a run that was cut off left undone is then done.
     """
     files = tree(build, folder)
     if not files:
         raise DriveError(f"{build / folder} is empty: there is nothing to bring to {machine.name}")
-    changed = put(machine, folder.replace("/", "-"), files)
+    changed = put(machine, name or folder.replace("/", "-"), files)
     if reload:
         machine.run(*reload, timeout=_SECONDS)
     return changed

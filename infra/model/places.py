@@ -171,7 +171,23 @@ class Gateway(Struct, frozen=True):
     behind_nat: bool
     routing: Routing
     ssh_from: tuple[IPv4Network, ...]
-    """Blocks that may connect to its port 22 over the internet."""
+    """Who may reach its port 22 over the internet."""
+    standby: str | None = None
+    """The host name of the second gateway, which owns every other public address."""
+    virtual: IPv4Address | None = None
+    """The LAN's address that one of both has at a time; with ``standby``."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Host names of its machines: the preferred one first."""
+        return tuple(name for name in (self.node, self.standby) if name is not None)
+
+    def addresses_of(self, node: str) -> tuple[IPv4Address, ...]:
+        """The public addresses of one of its machines: they belong to the machines in turn. All of them for
+        another machine, which is reached through the gateway."""
+        if node not in self.nodes:
+            return self.addresses
+        return self.addresses[self.nodes.index(node) :: len(self.nodes)]
 
 
 class PhysicalSite(Struct, frozen=True):

@@ -26,6 +26,12 @@ _DRAINED_DISTANCE: Final = 100
 """What is added to a static route's distance, up to the last one above the route that goes nowhere (254)."""
 _LAST_DISTANCE: Final = 253
 
+_OTHER_PREFERENCE: Final = 50
+"""BGP's local preference of routes to AWS by the other gateway: below all tunnels but drained ones."""
+
+_PRIORITY: Final = {True: 150, False: 100}
+"""By whether the gateway is the preferred one: VRRP's priority. A failed check takes 100."""
+
 _BEGINS: Final = {
     True: {"begins": "yes", "start_action": "start", "dpd_action": "restart"},
     False: {"begins": "no", "start_action": "none", "dpd_action": "clear"},
@@ -34,11 +40,11 @@ _BEGINS: Final = {
 
 
 def render(cluster: Cluster, outputs: Outputs = NO_OUTPUTS) -> Files:
-    """``<site>/<path on the machine>`` → text, for each gateway."""
+    """``<tree>/<path on the machine>`` → text, for each gateway (``SiteGateway.tree``)."""
     known = names.known_hosts(cluster, outputs, resolver=None) if cluster.gateways else []
     return merge(
         under(
-            gateway.site,
+            gateway.tree,
             merge([_machine(cluster, gateway, outputs), _names(cluster, gateway, outputs, known)]),
         )
         for gateway in cluster.gateways
@@ -58,6 +64,7 @@ def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
         "address": gateway.address,
         "announces": gateway.announces,
         "reachable": reachable,
+        "failover": _failover(gateway, known) if rows else None,
         "static_routes": list(_static_routes(tunnel for tunnel, _ in known)),
         "protocols": sorted({row["routing"] for row in rows}),
         "router": {"asn": gateway.asn, "peers": bgp, "paths": _paths(gateway)} if bgp else None,
@@ -69,6 +76,7 @@ def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
             f"{_TARGET}/site-gateway.nft.j2",
             **_outside(cluster, gateway, [row["interface"] for row in rows]),
             announced=_set(gateway.announces),
+            failover=routing["failover"],
             masqueraded={"lan": gateway.lan, "inside": _set([*NOT_INTERNET, *cluster.network.private])}
             if gateway.nat
             else None,
@@ -83,7 +91,33 @@ def _machine(cluster: Cluster, gateway: SiteGateway, outputs: Outputs) -> Files:
         "etc/site-gateway/tunnels": fill(f"{_TARGET}/tunnels.j2", **wiring),
         "etc/swanctl/conf.d/site-gateway.conf": fill(f"{_TARGET}/tunnels.conf.j2", **wiring),
     }
+    if routing["failover"]:
+        folder = "etc/systemd/system/keepalived.service.d/10-site-gateway.conf"
+        rendered["etc/keepalived/keepalived.conf"] = fill(
+            f"{_TARGET}/keepalived.conf.j2", node=gateway.node, **routing
+        )
+        rendered[folder] = fill(f"{_TARGET}/keepalived.service.j2")
     return merge([copied(_TARGET), rendered])
+
+
+def _failover(
+    gateway: SiteGateway, tunnels: Iterable[tuple[SiteTunnel, IPv4Address]]
+) -> dict[str, object] | None:
+    """Of one of two gateways, once there are tunnels: the virtual address, and routes by the other one."""
+    if gateway.failover is None:
+        return None
+    sites = {block for tunnel, _ in tunnels if tunnel.kind == "site" for block in tunnel.accepts}
+    blocks = {block for tunnel, _ in tunnels for block in tunnel.accepts}
+    return {
+        "virtual": gateway.failover.virtual,
+        "router_id": gateway.failover.router_id,
+        "preferred": gateway.failover.preferred,
+        "priority": _PRIORITY[gateway.failover.preferred],
+        "other": gateway.failover.other,
+        "sites": sorted(sites),
+        "reachable": sorted(blocks - sites),
+        "preference": _OTHER_PREFERENCE,
+    }
 
 
 def _outside(cluster: Cluster, gateway: SiteGateway, tunnels: Sequence[str]) -> dict[str, object]:
@@ -116,7 +150,7 @@ def _names(cluster: Cluster, gateway: SiteGateway, outputs: Outputs, known: Sequ
         whose=f"the machines of {gateway.site}",
         unit="site-gateway-dns.service",
         known="/etc/site-gateway/hosts",
-        addresses=[gateway.address],
+        addresses=[gateway.address, *([gateway.failover.virtual] if gateway.failover else [])],
         source=gateway.address,
         resolver=None,
         in_overlay=gateway.in_overlay,
@@ -167,6 +201,7 @@ def _tunnel(gateway: SiteGateway, tunnel: SiteTunnel, remote: IPv4Address) -> di
         "preference": tunnel.preference,
         "metric": tunnel.metric,
         "handicap": tunnel.handicap,
+        "leading_metric": tunnel.leading_metric,
         "drained_preference": _DRAINED_PREFERENCE,
         "drained_metric": _drained_distance(tunnel) if static else _DRAINED_MED,
         "accepts": tunnel.accepts,

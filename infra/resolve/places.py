@@ -183,6 +183,8 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
         gateway.behind_nat,
         _routing(spec, gateway),
         gateway.ssh_from,
+        gateway.standby,
+        gateway.virtual_address if gateway.standby is not None else None,
     )
 
 
@@ -251,14 +253,16 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
 
 
 def _router(site: written.PhysicalSite, host: str) -> IPv4Address:
-    """A node's default gateway: as stated, else the site gateway's node, else the first address of the
-    LAN."""
+    """A node's way out of the LAN: as stated, else the gateway, by its virtual address if it is one of two;
+    else where routers mostly are."""
     first = site.cidr[1] if site.cidr.prefixlen < 31 else site.cidr[0]
     if site.router is not None:
         return site.router
     name = _gateway_node(site)
-    gateway = site.nodes.get(name) if name is not None and name != host else None
-    return gateway.address if gateway is not None else first
+    gateway = site.nodes.get(name) if name is not None else None
+    if site.gateway is None or gateway is None or host in (name, site.gateway.standby):
+        return first
+    return (site.gateway.virtual_address if site.gateway.standby is not None else None) or gateway.address
 
 
 @cache

@@ -248,11 +248,15 @@ def _doors(spec: Spec, sites: tuple[PhysicalSite, ...], taken: set[str]) -> list
     precedence."""
     servers = vpn_sites(spec, primary_of(spec))
     return [
-        made.Record(name, "A", tuple(map(str, site.gateway.addresses)), spec.dns.ttl)
+        made.Record(name, "A", tuple(map(str, site.gateway.addresses_of(_vpn_node(site)))), spec.dns.ttl)
         for site in sites
         if spec.dns.public is not None and site.name in servers and site.gateway is not None
         if (name := f"{vpn_host(site.name)}.{spec.dns.public.zone}") not in taken
     ]
+
+
+def _vpn_node(site: PhysicalSite) -> str:
+    return next((node.name for node in site.nodes if "access-gateway" in node.roles), "")
 
 
 def _full(name: str, public: bool, spec: Spec, zone: str) -> str:

@@ -131,7 +131,7 @@ def _server(
     for site in sites:
         for node in site.nodes if site.name == name else ():
             if "access-gateway" in node.roles:
-                host, fqdn = _host(spec, site), f"{node.name}.{zone}"
+                host, fqdn = _host(spec, site, node.name), f"{node.name}.{zone}"
                 return VpnServer(
                     name, key, "physical", host, node.name, fqdn, listeners, node.address, pods, None
                 )
@@ -154,10 +154,10 @@ def _pods_of(block: IPv4Network, clients: IPv4Network, pods: IPv4Network | None)
     return tuple(pods.subnets(new_prefix=pods.prefixlen + (SERVERS_OF_CLIENTS - 1).bit_length()))[place]
 
 
-def _host(spec: Spec, site: PhysicalSite) -> str:
+def _host(spec: Spec, site: PhysicalSite, node: str) -> str:
     if spec.dns.public is not None:
         return f"{vpn_host(site.name)}.{spec.dns.public.zone}"
-    return str(site.gateway.addresses[0]) if site.gateway else ""
+    return str(site.gateway.addresses_of(node)[0]) if site.gateway else ""
 
 
 def _listeners(spec: Spec, block: IPv4Network, blocks: Mapping[str, IPv4Network]) -> tuple[Listener, ...]:

@@ -12,7 +12,7 @@ from infra.catalogue.roles import makes_node
 from infra.model.ipsec import Ipsec
 from infra.model.names import aws_name, link_name, tunnel_secret
 from infra.model.places import Gateway, Link, PhysicalNode, PhysicalSite, Routing
-from infra.model.tunnels import SiteGateway, SiteTunnel
+from infra.model.tunnels import Failover, SiteGateway, SiteTunnel
 from infra.resolve.addresses import tunnel_owner
 from infra.resolve.transit import connected
 from infra.schema import Spec
@@ -27,6 +27,11 @@ _STEP: Final = 10
 """The distance between preferences of tunnels: room for values set by hand."""
 
 _BEST: Final = 200
+
+_PREFERRED_MED: Final = 100
+_STANDBY_MED: Final = 200
+"""What is added to the MEDs of a site's two gateways; nothing to those of a standby in charge. So peers take
+one that takes over at once, although they still have the routes of a gateway that died."""
 
 
 class _Rank(NamedTuple):
@@ -43,17 +48,18 @@ def resolve_gateways(
     links: Sequence[Link],
     blocks: Mapping[str, IPv4Network],
 ) -> tuple[SiteGateway, ...]:
-    """The gateway of each physical site that has one and a machine for it."""
-    joined = {
-        site.name: (site, site.gateway, node)
+    """One for each machine that is the gateway of a physical site, or its standby."""
+    joined = [
+        (site, site.gateway, node)
         for site in sites
         if site.gateway is not None
+        for name in site.gateway.nodes
         for node in site.nodes
-        if node.name == site.gateway.node
-    }
+        if node.name == name
+    ]
     return tuple(
         SiteGateway(
-            site=name,
+            site=site.name,
             key=site.key,
             node=node.name,
             fqdn=node.fqdn,
@@ -62,21 +68,32 @@ def resolve_gateways(
             asn=gateway.asn,
             routing=gateway.routing,
             announces=(site.lan,),
-            nat=_nat(spec, name, node),
+            nat=_nat(spec, site.name, node),
             ssh_from=gateway.ssh_from,
             in_overlay=makes_node(node.roles),
             tunnels=tuple(
                 sorted(
                     [
-                        *_to_aws(spec, site, gateway, [link for link in links if link.site == name]),
-                        *_to_sites(spec, site, gateway, sites, blocks),
+                        *_to_aws(spec, site, gateway, node, links),
+                        *_to_sites(spec, site, gateway, node, sites, blocks),
                     ],
                     key=lambda tunnel: tunnel.name,
                 )
             ),
+            failover=_failover(site, gateway, node),
         )
-        for name, (site, gateway, node) in joined.items()
+        for site, gateway, node in joined
     )
+
+
+def _failover(site: PhysicalSite, gateway: Gateway, node: PhysicalNode) -> Failover | None:
+    """VRRP's number is the last byte of the virtual address: packets go from one gateway to the other alone
+    (unicast), so no other router of the LAN has part in it."""
+    others = [each for each in site.nodes if each.name in gateway.nodes and each.name != node.name]
+    if gateway.virtual is None or not others:
+        return None
+    number = int(gateway.virtual) & 0xFF
+    return Failover(gateway.virtual, number or 255, node.name == gateway.node, others[0].address)
 
 
 def _written(spec: Spec, name: str) -> written.PhysicalSite:
@@ -86,17 +103,22 @@ def _written(spec: Spec, name: str) -> written.PhysicalSite:
 
 
 def _nat(spec: Spec, name: str, node: PhysicalNode) -> bool:
-    """Whether the gateway translates addresses: as stated; else whether its node is the LAN's router."""
+    """As stated; else where the gateway is the LAN's router."""
     site = _written(spec, name)
     assert site.gateway is not None
     if site.gateway.nat is not None:
         return site.gateway.nat
-    return site.router is None or site.router == node.address
+    return site.router in (None, node.address, site.gateway.virtual_address)
 
 
-def _to_aws(spec: Spec, site: PhysicalSite, gateway: Gateway, links: Sequence[Link]) -> Iterator[SiteTunnel]:
+def _to_aws(
+    spec: Spec, site: PhysicalSite, gateway: Gateway, node: PhysicalNode, links: Sequence[Link]
+) -> Iterator[SiteTunnel]:
     joined, own = connected(spec), _written(spec, site.name)
+    here = gateway.addresses_of(node.name)
     for link in links:
+        if link.site != site.name or link.address not in here:
+            continue
         connection = gateway.addresses.index(link.address)
         for tunnel in link.tunnels:
             order = 2 * connection + tunnel.number
@@ -105,6 +127,7 @@ def _to_aws(spec: Spec, site: PhysicalSite, gateway: Gateway, links: Sequence[Li
                 rank = _on_transit(order, gateway.routing, first=joined[link.site][0] == link.aws_site)
             yield _tunnel(
                 gateway,
+                node,
                 link=link.name,
                 number=tunnel.number,
                 order=order,
@@ -129,6 +152,12 @@ def _in_order(order: int, *, connection: int, handicap: int = 0) -> _Rank:
     return _Rank(_BEST - _STEP * connection, _STEP * order, handicap)
 
 
+def _between_sites(number: int, *, two: bool) -> _Rank:
+    """With two gateways at an end, all are alike: the MED of the one in charge decides, and local preference
+    would come before that."""
+    return _in_order(1, connection=0) if two else _in_order(number, connection=number - 1)
+
+
 def _on_transit(order: int, routing: Routing, *, first: bool) -> _Rank:
     """Tunnels to a transit gateway: with BGP all at once (ECMP); static routes have distinct metrics. To a
     region with a connection of its own, the path through the site's first region is second."""
@@ -141,9 +170,11 @@ def _to_sites(
     spec: Spec,
     site: PhysicalSite,
     gateway: Gateway,
+    node: PhysicalNode,
     sites: Sequence[PhysicalSite],
     blocks: Mapping[str, IPv4Network],
 ) -> Iterator[SiteTunnel]:
+    here = gateway.addresses_of(node.name)
     by_name = {each.name: each for each in sites}
     for first, second, count in mesh_pairs(spec):
         if site.name not in (first, second):
@@ -152,17 +183,21 @@ def _to_sites(
         assert peer.gateway is not None
         ends = _written(spec, first), _written(spec, second)
         for number in range(1, count + 1):
+            address = gateway.addresses[(number - 1) % len(gateway.addresses)]
+            if address not in here:
+                continue
             link = link_name(first, second, number)
             inside = blocks[tunnel_owner(link, 1)]
             yield _tunnel(
                 gateway,
+                node,
                 link=link,
                 number=1,
                 order=number,
-                rank=_in_order(number, connection=number - 1),
+                rank=_between_sites(number, two=bool(gateway.standby or peer.gateway.standby)),
                 peer=peer.name,
-                address=gateway.addresses[number - 1],
-                remote=peer.gateway.addresses[number - 1],
+                address=address,
+                remote=peer.gateway.addresses[(number - 1) % len(peer.gateway.addresses)],
                 mtu=site_tunnel(spec, *ends),
                 encapsulated=encapsulated(*ends),
                 inside=inside,
@@ -177,6 +212,7 @@ def _to_sites(
 
 def _tunnel(
     gateway: Gateway,
+    node: PhysicalNode,
     *,
     link: str,
     number: int,
@@ -194,6 +230,8 @@ def _tunnel(
     accepts: tuple[IPv4Network, ...],
     initiates: bool = True,
 ) -> SiteTunnel:
+    standby = node.name == gateway.standby
+    med = (_STANDBY_MED if standby else _PREFERRED_MED) if gateway.standby else 0
     return SiteTunnel(
         name=f"{peer}-{order}",
         link=link,
@@ -216,7 +254,8 @@ def _tunnel(
         remote_asn=remote_asn,
         routing=routing,
         preference=rank.preference,
-        metric=rank.metric,
+        metric=rank.metric + med,
+        leading_metric=rank.metric if standby else rank.metric + med,
         handicap=rank.handicap,
         accepts=accepts,
         secret=tunnel_secret(link, number),

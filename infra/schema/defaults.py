@@ -75,16 +75,19 @@ DEVICES_PREFIX: Final = 29
 
 
 def mesh_pairs(spec: Spec) -> list[tuple[str, str, int]]:
-    """Pairs of physical sites with tunnels between them: both names, in alphabetical order, and the number
-    of pairs of public addresses."""
+    """Physical sites that reach each other by tunnels of their own: both names, in alphabetical order, and
+    over how many pairs of public addresses. Both gateways of a site with two have a tunnel to the other."""
     if not spec.network.site_mesh:
         return []
     joined = sorted(
-        (name, len(site.gateway.addresses))
+        (name, len(site.gateway.addresses), site.gateway.standby is not None)
         for name, site in spec.sites.items()
         if isinstance(site, PhysicalSite) and site.gateway is not None
     )
-    return [(a, b, min(have, has)) for (a, have), (b, has) in combinations(joined, 2)]
+    return [
+        (a, b, max(have, has) if one or other else min(have, has))
+        for (a, have, one), (b, has, other) in combinations(joined, 2)
+    ]
 
 
 def region_order(spec: Spec) -> list[str]:

@@ -123,6 +123,15 @@ class Gateway(Part):
     and kept by the lock file."""
     node: Annotated[Name | None, ROLLING] = None
     """The node that runs strongSwan. Default: the node with the role ``site-gateway``."""
+    standby: Annotated[Name | None, ROLLING] = None
+    """A second node that runs strongSwan, with VPN connections of its own, and takes over within seconds if
+    ``node`` fails (VRRP). Public addresses belong to them in turn: the first to ``node``, the second to it.
+    Needs BGP. Default: none."""
+    virtual_address: Annotated[
+        Address | None, IN_PLACE("machines that are installed from now on have it as their router")
+    ] = None
+    """With ``standby``: an unused address of the LAN, which the gateway in charge has. It is router and
+    resolver of the LAN's machines."""
     behind_nat: Annotated[Bool, ROLLING] = False
     """Whether a NAT device owns the public addresses; tunnels are then wrapped in UDP 4500 (RFC 3948)."""
     routing: Annotated[Routing | None, REPLACES("a VPN connection keeps its kind")] = None

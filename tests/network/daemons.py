@@ -240,6 +240,11 @@ def bus(node: Node) -> Process:
     return process
 
 
+def keepalived(node: Node) -> Process:
+    """As its unit starts it, with the node's /etc/keepalived."""
+    return node.start("keepalived", "--dont-fork", "--log-console", name="keepalived")
+
+
 def without_udev(node: Node) -> None:
     """As in a container: NetworkManager and networkd tell by this that nobody will announce interfaces."""
     node.check("mount", "-o", "remount,bind,ro", "/sys")

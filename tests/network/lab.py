@@ -39,7 +39,8 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from network.machine import Machine
@@ -209,6 +210,15 @@ class Internet:
         """Drops what goes from and to these addresses, until `mend` or the end of a `with`."""
         return self.router.cut(*addresses)
 
+    @contextmanager
+    def unplugged(self, node: Node) -> Iterator[None]:
+        """Takes a node's cable out."""
+        wire = self._wires[node.name]
+        routes = self.router.check("ip", "route", "show", "dev", wire).splitlines()
+        self.router.ip(f"link set {wire} down")
+        yield
+        self.router.ip(f"link set {wire} up", *(f"route replace {route} dev {wire}" for route in routes))
+
     def shape(self, node: Node, options: str) -> None:
         """Makes the way to a node worse, in tc-netem(8)'s words: `delay 40ms loss 1%`; "" takes it back."""
         wire = self._wires[node.name]
@@ -225,6 +235,7 @@ class Segment:
     bridge: str
     mtu: int
     _ports: itertools.count[int] = field(default_factory=itertools.count)
+    _of: dict[str, str] = field(default_factory=dict)
 
     def attach(self, node: Node, interface: str, address: str, gateway: str = "") -> None:
         """Plugs a node in.
@@ -235,7 +246,7 @@ class Segment:
             address: Its address with the segment's length.
             gateway: Its default route, where it is to have one.
         """
-        port = f"{self.bridge}p{next(self._ports)}"
+        port = self._of[node.name] = f"{self.bridge}p{next(self._ports)}"
         settings = [f"address add {address} dev {interface}"]
         if gateway:
             settings.append(f"route add default via {gateway} dev {interface}")
@@ -246,6 +257,13 @@ class Segment:
             self.mtu,
             (settings, [f"link set {port} master {self.bridge}"]),
         )
+
+    @contextmanager
+    def unplugged(self, node: Node) -> Iterator[None]:
+        """Takes a node's cable out."""
+        self.lab.switches.ip(f"link set {self._of[node.name]} down")
+        yield
+        self.lab.switches.ip(f"link set {self._of[node.name]} up")
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,10 @@ from pathlib import Path
 
 from network import pod_rules
 from network.aws import AwsRegion
-from network.daemons import Charon, Frr, IkeSa
+from network.daemons import Charon, Frr, IkeSa, keepalived
 from network.figures import figures
 from network.lab import Lab, OverlayMember, Segment, overlay, pod
-from network.node import Node, wait_for
+from network.node import Node, Process, wait_for
 from strategies.outputs import outputs_for
 
 from infra.drive.secrets import tunnel_key
@@ -95,7 +95,7 @@ def _loaded(text: str) -> Spec:
 
 @dataclass
 class Site:
-    """A rack: `node` is its gateway, `host` another machine on its LAN."""
+    """A rack: `node` is its gateway, or one of two; `host` another machine on its LAN."""
 
     gateway: SiteGateway
     site: PhysicalSite
@@ -106,6 +106,7 @@ class Site:
     machines: dict[str, Node] = field(default_factory=dict)
     charon: Charon = field(init=False)
     frr: Frr = field(init=False)
+    keepalived: Process = field(init=False)
 
     @property
     def name(self) -> str:
@@ -124,12 +125,9 @@ class Site:
         if name not in self.machines:
             (found,) = (each for each in self._others if each.name == name)
             node = self.lab.node(f"{self.prefix}{name}")
-            self.lan.attach(
-                node,
-                "eth0",
-                f"{found.address}/{self.gateway.lan.prefixlen}",
-                gateway=str(self.gateway.address),
-            )
+            prefix, failover = self.gateway.lan.prefixlen, self.gateway.failover
+            router = failover.virtual if failover else self.gateway.address
+            self.lan.attach(node, "eth0", f"{found.address}/{prefix}", gateway=str(router))
             self.machines[name] = node
         return self.machines[name]
 
@@ -195,6 +193,8 @@ class Site:
             charon, frr = together.submit(self._start_charon), together.submit(Frr.start, node)
             charon.result()
             self.frr = frr.result()
+        if self.gateway.failover:
+            self.keepalived = keepalived(node)
 
     def stop_charon(self) -> None:
         """`systemctl stop strongswan`."""
@@ -207,7 +207,8 @@ class Site:
 
     @property
     def _others(self) -> list[PhysicalNode]:
-        return [node for node in self.site.nodes if node.name != self.gateway.node]
+        assert self.site.gateway is not None
+        return [node for node in self.site.nodes if node.name not in self.site.gateway.nodes]
 
     def _start_charon(self) -> None:
         self.charon = Charon.start(self.node)
@@ -227,7 +228,9 @@ class World:
     providers: bool = False
     """Whether each public address of a site has a line of its own, as of another provider."""
     sites: dict[str, Site] = field(default_factory=dict)
+    """By `SiteGateway.tree`: the site's name, or that of the second of two gateways: `rack-a.standby`."""
     regions: dict[str, AwsRegion] = field(default_factory=dict)
+    _lans: dict[str, Segment] = field(default_factory=dict)
     _pods: dict[str, tuple[Node, str]] = field(default_factory=dict)
 
     @classmethod
@@ -259,15 +262,16 @@ class World:
         secret = dict(kept or new_keys(cluster))
         world = cls(lab, cluster, outputs, secret, prefix, providers)
         chosen = [each for each in cluster.gateways if not sites or each.site in sites]
-        names = [site.site for site in chosen]
+        names = list(dict.fromkeys(each.site for each in chosen))
         far = [region.name for region in cluster.regions if not regions or region.name in regions]
         _ = lab.internet, lab.switches
+        world._lans = {name: lab.segment(f"{prefix}lan-{name}") for name in names}
         with ThreadPoolExecutor() as together:
             made = {
                 name: together.submit(AwsRegion.made, lab, cluster, outputs, name, secret, names, prefix)
                 for name in far
             }
-            drawn = {each.site: together.submit(world._draw, each) for each in chosen}
+            drawn = {each.tree: together.submit(world._draw, each) for each in chosen}
             world.regions = {name: job.result() for name, job in made.items()}
             world.sites = {name: job.result() for name, job in drawn.items()}
             for one, other in combinations(world.regions.values(), 2):
@@ -383,10 +387,12 @@ class World:
         """`paths` to sites and regions, as they are when all is well."""
         best = {}
         for name, site in self.sites.items():
-            for tunnel in sorted(site.gateway.tunnels, key=lambda each: (each.preference, -each.metric)):
+            # Of tunnels that are alike here, the other end prefers the first.
+            alike = reversed(site.gateway.tunnels)
+            for tunnel in sorted(alike, key=lambda each: (each.preference, -each.metric)):
                 if tunnel.peer in self.sites or tunnel.peer in self.regions:
                     best.update({(name, str(block)): tunnel.interface for block in tunnel.accepts})
-            for far in self.regions.values():
+            for far in self.regions.values() if name == site.name else ():
                 best[far.region.name, str(site.gateway.lan)] = far.end(name).name
         return best
 
@@ -492,9 +498,10 @@ class World:
             for tunnel in site.gateway.tunnels:
                 if tunnel.peer in self.regions:
                     yield (name, tunnel.name), (tunnel.peer, self.regions[tunnel.peer].end_of(tunnel).name)
-                elif tunnel.peer in self.sites:
-                    number = tunnel.name.rpartition("-")[2]
-                    yield (name, tunnel.name), (tunnel.peer, f"{name}-{number}")
+                for far, other in self.sites.items():
+                    for end in other.gateway.tunnels if other.name == tunnel.peer else ():
+                        if end.link == tunnel.link:
+                            yield (name, tunnel.name), (far, end.name)
 
     def wait_path(self, who: str, block: object, interface: str, seconds: float = 30) -> None:
         """Waits until a site or a region has this route."""
@@ -517,13 +524,14 @@ class World:
             )
             box.attach(node, "wan", "192.168.77.2/24", gateway="192.168.77.1")
         else:
-            first, *more = map(str, place.gateway.addresses)
+            first, *more = map(str, place.gateway.addresses_of(gateway.node))
             lab.internet.attach(node, first, *([] if self.providers else more))
             for number, address in enumerate(more if self.providers else (), 2):
                 lab.internet.attach(node, address, interface=f"wan{number}", metric=number)
-        lan = lab.segment(f"{self.prefix}lan-{gateway.site}")
+        lan = self._lans[gateway.site]
         lan.attach(node, "lan", f"{gateway.address}/{gateway.lan.prefixlen}")
         site = Site(gateway, place, lab, node, lan, self.prefix)
-        _ = site.host
-        site.install(self.site_files(gateway.site), keys(gateway, self.outputs, self.kept))
+        if gateway.node == place.gateway.node:
+            _ = site.host
+        site.install(self.site_files(gateway.tree), keys(gateway, self.outputs, self.kept))
         return site

@@ -131,7 +131,10 @@ def test_connection_interface_and_hook_are_of_one_number(make: Make) -> None:
             assert ike["if_id_in"] == ike["if_id_out"] == number
             assert ike["updown"].endswith(f"/tunnel-updown {tunnel.interface} {number}")
             assert f"\n{tunnel.name} {tunnel.interface} {number} " in table
-            assert f" {tunnel.mtu} {tunnel.inside_local}/{tunnel.inside_prefix} {tunnel.peer}\n" in table
+            assert (
+                f" {tunnel.mtu} {tunnel.inside_local}/{tunnel.inside_prefix} {tunnel.peer} {tunnel.metric}\n"
+                in table
+            )
 
 
 # -- Routes -----------------------------------------------------------------------------------------------

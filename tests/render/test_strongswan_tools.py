@@ -60,9 +60,9 @@ def trees(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
     write(tmp_path, strongswan.render(cluster, outputs))
     for gateway in cluster.gateways:
         kept = {tunnel.secret: "only.for_this_test" for tunnel in gateway.tunnels}
-        (tmp_path / gateway.site / KEYS_FILE).write_text(keys(gateway, outputs, kept))
+        (tmp_path / gateway.tree / KEYS_FILE).write_text(keys(gateway, outputs, kept))
     assert cluster.gateways
-    return [tmp_path / gateway.site for gateway in cluster.gateways]
+    return [tmp_path / gateway.tree for gateway in cluster.gateways]
 
 
 @needs("charon-systemd", "charon-systemd")
@@ -109,6 +109,32 @@ def test_bgpd_takes_its_own_lines(trees: list[Path]) -> None:
         refused = re.findall(r"No such command on config line \d+: +(.*)", told)
         others = ("service ", "ip route ", "ip protocol ", "set src ")
         assert [line for line in refused if not line.startswith(others)] == []
+
+
+KEEPALIVED = """\
+set -eu
+mount -t tmpfs tmpfs /run
+mkdir /run/site-gateway
+echo '$LAN=lan' >/run/site-gateway/lan.conf
+mount --bind "$1/usr/local/sbin" /usr/local/sbin
+ip link add lan type veth peer name other
+ip link set lan up
+ip address add "$2/24" dev lan
+keepalived --config-test --use-file="$1/etc/keepalived/keepalived.conf" 2>&1
+"""
+
+
+@needs("keepalived", "keepalived")
+@pytest.mark.usefixtures("own_spaces")
+def test_keepalived_takes_the_file_of_each_of_two_gateways(tmp_path: Path) -> None:
+    cluster = golden("transit")
+    write(tmp_path, strongswan.render(cluster, outputs_for(cluster)))
+    both = [gateway for gateway in cluster.gateways if gateway.failover]
+    assert len(both) == 2
+    for gateway in both:
+        tree = tmp_path / gateway.tree
+        told = run(*OWN_SPACES, "sh", "-c", KEEPALIVED, "sh", str(tree), str(gateway.address))
+        assert told.strip() == ""
 
 
 @needs("systemd", "systemd-analyze")

@@ -131,3 +131,39 @@ def shipped(environment: str) -> Cluster:
 def test_tunnels_are_routed_as_their_sites_are(tmp_path: Path, routing: str) -> None:
     cluster = two_sites(tmp_path, network=f"routing: {routing}")
     assert {tunnel.routing for gateway in cluster.gateways for tunnel in gateway.tunnels} == {routing}
+
+
+def test_public_addresses_belong_to_two_gateways_in_turn(tmp_path: Path) -> None:
+    first, second, _ = _two_sites(tmp_path, standby=True).gateways
+    assert [(each.node, each.tree) for each in (first, second)] == [
+        ("gate-e", "east"),
+        ("gate-f", "east.standby"),
+    ]
+    assert sorted(named(first)) == ["us-west-2-1", "us-west-2-2", "west-1"]
+    assert sorted(named(second)) == ["us-west-2-3", "us-west-2-4", "west-2"]
+    assert {str(each.local) for each in second.tunnels} == {"198.51.100.2"}
+    assert first.failover is not None
+    assert second.failover is not None
+    assert (first.failover.other, second.failover.other) == (second.address, first.address)
+    assert (first.failover.preferred, second.failover.preferred) == (True, False)
+
+
+def test_a_standby_in_charge_is_better_than_what_the_other_one_said_before_it_died(tmp_path: Path) -> None:
+    first, second, _ = _two_sites(tmp_path, standby=True).gateways
+    assert max(each.leading_metric for each in second.tunnels) < min(each.metric for each in first.tunnels)
+    assert max(each.metric for each in first.tunnels) < min(each.metric for each in second.tunnels)
+    assert all(each.leading_metric == each.metric for each in first.tunnels)
+
+
+def test_a_site_with_one_gateway_lets_the_others_meds_decide(tmp_path: Path) -> None:
+    """Local preference, and MEDs of its own, would come before those."""
+    _, _, west = _two_sites(tmp_path, standby=True).gateways
+    ends = [each for each in west.tunnels if each.kind == "site"]
+    assert [each.name for each in ends] == ["east-1", "east-2"]
+    assert len({(each.preference, each.metric, each.handicap) for each in ends}) == 1
+
+
+def test_machines_of_a_lan_with_two_gateways_have_the_virtual_address_as_router(tmp_path: Path) -> None:
+    east, _ = _two_sites(tmp_path, standby=True).sites
+    routers = {node.name: (str(node.router), [str(each) for each in node.resolvers]) for node in east.nodes}
+    assert routers["node"] == ("10.200.0.1", ["10.200.0.1"])

@@ -19,7 +19,7 @@ sites:
     kind: physical
     cidr: 10.200.0.0/24
     gateway: {{addresses: [198.51.100.1{second}], behind_nat: {nat}{east}}}
-    nodes: {{gate-e: {{address: 10.200.0.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}}}
+    nodes: {{gate-e: {{address: 10.200.0.2, cpus: 4, memory: 8 GiB, roles: [site-gateway]}}{standby}}}
   west:
     kind: physical
     cidr: 10.200.1.0/24
@@ -28,6 +28,11 @@ sites:
 {region}
 network: {{{network}}}
 """
+_STANDBY: Final = """\
+,
+            gate-f: {address: 10.200.0.3, cpus: 4, memory: 8 GiB, roles: [site-gateway]},
+            node: {address: 10.200.0.9, cpus: 4, memory: 8 GiB}"""
+_TWO: Final = ", standby: gate-f, virtual_address: 10.200.0.1"
 _REGION: Final = """\
   {name}: {{kind: aws, region: us-west-2, zones: [us-west-2a]}}
 images:
@@ -41,22 +46,25 @@ def two_sites(
     nat: bool = False,
     west_nat: bool = False,
     second: bool = False,
+    standby: bool = False,
     network: str = "",
     east: str = "",
     region: str = "us-west-2",
 ) -> Cluster:
     """The cluster, from a spec that is written into ``folder``.
 
-    ``second``: east's gateway has two public addresses. ``nat``, ``west_nat``: a gateway is behind NAT.
+    ``second``: east's gateway has two public addresses; ``standby``: east has two gateways.
+    ``nat``, ``west_nat``: a gateway is behind NAT.
     ``east`` and ``network`` are what else stands there; ``region`` is the region's name, empty for none.
     """
     spec = folder / "tiny.yaml"
     text = _SPEC.format(
         nat=str(nat).lower(),
         west_nat=str(west_nat).lower(),
-        second=", 198.51.100.2" if second else "",
+        second=", 198.51.100.2" if second or standby else "",
+        standby=_STANDBY if standby else "",
         network=network,
-        east=east,
+        east=east + (_TWO if standby else ""),
         region=_REGION.format(name=region) if region else "",
     )
     spec.write_text(text, encoding="utf-8")

@@ -2,7 +2,7 @@
 
 # Debian packages of a gateway. The standard plugins hold AES-GCM and the groups 19 to 21 (openssl).
 default['network_site']['packages'] = %w(
-  charon-systemd dnsmasq-base frr frr-pythontools iproute2 libstrongswan-standard-plugins nftables python3
+  charon-systemd dnsmasq-base frr frr-pythontools iproute2 keepalived libstrongswan-standard-plugins nftables python3
   strongswan-swanctl
 )
 

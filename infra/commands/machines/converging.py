@@ -129,12 +129,13 @@ def _targets(
         write(project)
     build = project.environment.build
     common = shared(build)
+    trees = {gateway.node: gateway.tree for gateway in project.cluster.gateways}
     secrets = {} if why_run else secrets_for(project, chosen) if given is None else given
     return [
         Target(
             each.name,
             each.fqdn,
-            payload(build, each.name, each.site, each.roles, common),
+            payload(build, each.name, each.site, each.roles, common, trees.get(each.name, "")),
             secrets.get(each.name),
             run_list,
         )

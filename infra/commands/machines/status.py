@@ -47,10 +47,12 @@ def _inputs(project: Project, chosen: Iterable[Chosen]) -> dict[str, str]:
     write(project)
     build = project.environment.build
     common = shared(build)
+    trees = {gateway.node: gateway.tree for gateway in project.cluster.gateways}
     found = {}
     for each in chosen:
         try:
-            found[each.name] = payload(build, each.name, each.site, each.roles, common).inputs
+            tree = trees.get(each.name, "")
+            found[each.name] = payload(build, each.name, each.site, each.roles, common, tree).inputs
         except CausewayError:
             continue
     return found

@@ -30,13 +30,15 @@ class Place:
     target: str
     """``strongswan`` or ``openvpn``."""
     site: str
+    tree: str
+    """Its folder among those of the target: the site's name, but for a standby (``SiteGateway.tree``)."""
     machine: Machine
     reload: tuple[str, ...]
 
     @property
     def folder(self) -> str:
-        """The folder below the build folder."""
-        return f"{self.target}/{self.site}"
+        """Below the build folder."""
+        return f"{self.target}/{self.tree}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,12 @@ def places(project: Project, sites: Iterable[str] = ()) -> tuple[Place, ...]:
     from infra.drive.vpn import gateways
 
     cluster = project.cluster
-    found = [Place(STRONGSWAN, each.site, Machine(each.fqdn), gateways.RELOAD) for each in cluster.gateways]
+    found = [
+        Place(STRONGSWAN, each.site, each.tree, Machine(each.fqdn), gateways.RELOAD)
+        for each in cluster.gateways
+    ]
     found += [
-        Place(OPENVPN, each.site, Machine(each.fqdn), ("/usr/local/sbin/remote-access", "reload"))
+        Place(OPENVPN, each.site, each.site, Machine(each.fqdn), ("/usr/local/sbin/remote-access", "reload"))
         for each in cluster.access.vpn.servers
     ]
     wanted = set(sites)
@@ -69,7 +74,7 @@ def places(project: Project, sites: Iterable[str] = ()) -> tuple[Place, ...]:
 
 
 def prepare(project: Project, kept: Store) -> frozenset[str]:
-    """Update the trees in the build folder, including secrets; returns the sites whose tree changed.
+    """Bring the trees in the build folder up to date, secrets included; which changed, by ``Place.tree``.
 
     VPN servers get OpenVPN's files once there is a PKI.
     """
@@ -94,10 +99,10 @@ def _keys(project: Project, kept: Store) -> list[str]:
     cluster, build = project.cluster, project.environment.build
     values = gateway_keys(cluster.gateways, kept)
     return [
-        gateway.site
+        gateway.tree
         for gateway in cluster.gateways
         if secret_files.write(
-            build, f"{STRONGSWAN}/{gateway.site}", {KEYS_FILE: keys(gateway, project.outputs, values)}
+            build, f"{STRONGSWAN}/{gateway.tree}", {KEYS_FILE: keys(gateway, project.outputs, values)}
         )
     ]
 
@@ -139,11 +144,14 @@ def push(project: Project, sites: Iterable[str], *, json: bool) -> int:
     pushed = bring(project, kept, found)
     if json:
         say_json(
-            [{"site": place.site, "target": place.target, **asdict(each)} for place, each in pushed.items()]
+            [
+                {"site": place.site, "machine": place.machine.name, "target": place.target, **asdict(each)}
+                for place, each in pushed.items()
+            ]
         )
     else:
         for place, each in pushed.items():
-            say(f"{place.site}: {place.target}: {each.error or _changed(len(each.changed))}")
+            say(f"{place.tree}: {place.target}: {each.error or _changed(len(each.changed))}")
     return 1 if any(each.error for each in pushed.values()) else 0
 
 
@@ -184,7 +192,9 @@ def bring(
 
     def one(place: Place) -> Brought:
         try:
-            changed = push(place.machine, build, place.folder, *place.reload)
+            changed = push(
+                place.machine, build, place.folder, *place.reload, name=f"{place.target}-{place.site}"
+            )
             if place.target == STRONGSWAN:
                 gateways.confirm(place.machine)
             if place.target == OPENVPN:

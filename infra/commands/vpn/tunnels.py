@@ -51,7 +51,7 @@ def status(project: Project, *, json: bool) -> int:
     ]
     server_rows = [_server_row(server.site, found) for server, found in ends.items()]
     unasked = {
-        each.gateway.site: mine for each, mine in zip(gateways, ours, strict=True) if isinstance(mine, str)
+        each.gateway.tree: mine for each, mine in zip(gateways, ours, strict=True) if isinstance(mine, str)
     }
     device_rows = [row for found in told.values() if not isinstance(found, str) for row in found]
     # A list that could not be read is reported in its own row.
@@ -83,28 +83,36 @@ def rotate(project: Project, site: str) -> int:
     from infra.drive.vpn.cloud import Cloud
     from infra.drive.vpn.keys import Rotation
 
-    known = {each.site: each for each in project.cluster.gateways}
-    if site not in known:
-        raise UsageError(f"{site or 'no site'}: no site with a gateway; {meant_one_of(site, known)}")
+    gateways = gateways_of(project, site)
     if session.is_embedded(project.environment, project.cluster):
         raise UsageError("the embedded AWS has no machines: nothing to rotate")
     env = pki_store.environ(project)
     kept = pki_store.store(project, env)
-    gateway = known[site]
-    # Everything that could fail after AWS has the new key is checked here first.
-    involved = {site, *(tunnel.peer for tunnel in gateway.tunnels if tunnel.kind == "site")}
+    # All that could refuse a key once its other end has it refuses here, before anything is touched.
+    tunnels = [tunnel for gateway in gateways for tunnel in gateway.tunnels]
+    involved = {site, *(tunnel.peer for tunnel in tunnels if tunnel.kind == "site")}
     gateway_files.require_whole(project, involved)
-    for name in sorted(involved):
-        _live(known[name]).machine.run("true")
-    Rotation(
-        gate=_live(gateway),
-        cloud=Cloud(project.cluster, project.outputs, env),
-        store=kept,
-        deliver=lambda sites: gateway_files.deliver(project, kept, sites),
-        say=note,
-    ).run(site, gateway.tunnels)
-    say(f"{site}: {len(gateway.tunnels)} tunnels have new keys.")
+    for each in project.cluster.gateways:
+        if each.site in involved:
+            _live(each).machine.run("true")
+    for gateway in gateways:
+        Rotation(
+            gate=_live(gateway),
+            cloud=Cloud(project.cluster, project.outputs, env),
+            store=kept,
+            deliver=lambda sites: gateway_files.deliver(project, kept, sites),
+            say=note,
+        ).run(site, gateway.tunnels)
+    say(f"{site}: {len(tunnels)} tunnels have new keys.")
     return 0
+
+
+def gateways_of(project: Project, site: str) -> list[SiteGateway]:
+    """The gateway of a site, or both; ``UsageError`` for a site without."""
+    known = [each.site for each in project.cluster.gateways]
+    if site not in known:
+        raise UsageError(f"{site or 'no site'}: no site with a gateway; {meant_one_of(site, known)}")
+    return [each for each in project.cluster.gateways if each.site == site]
 
 
 def _live(gateway: SiteGateway) -> LiveGateway:

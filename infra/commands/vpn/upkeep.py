@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from infra.commands import pki_store, session
 from infra.commands.environment import Project
 from infra.commands.terminal import columns, note, say, say_json
+from infra.commands.vpn.tunnels import gateways_of
 from infra.errors import UsageError
 from infra.nearest import meant_one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from infra.drive.vpn.cloud import Maintenance
@@ -29,23 +30,27 @@ def maintain(project: Project, site: str, tunnel: str, *, plan: bool, json: bool
     from infra.drive.vpn.gateways import LiveGateway
     from infra.drive.vpn.maintenance import GatewayMarks, Upkeep, announced
 
-    gateway = _gateway(project, site)
-    chosen = _chosen(project, gateway, tunnel)
+    gateways = gateways_of(project, site)
+    chosen = _chosen(project, gateways, tunnel)
     if not plan and session.is_embedded(project.environment, project.cluster):
         raise UsageError("no machines run behind the embedded AWS: only --plan works there")
     cloud = Cloud(project.cluster, project.outputs, pki_store.environ(project))
     if plan:
         _tell(chosen, announced(cloud, chosen), replaced=(), json=json)
         return 0
-    machine = Machine(gateway.fqdn)
-    replaced = Upkeep(
-        gate=LiveGateway(gateway, machine),
-        endpoints=cloud,
-        marks=GatewayMarks(machine),
-        command=f"invoke vpn.maintain {project.environment.options} --site {site}"
-        + (f" --tunnel {tunnel}" if tunnel else ""),
-        say=note,
-    ).run(gateway.tunnels, [each.name for each in chosen])
+    command = f"invoke vpn.maintain {project.environment.options} --site {site}"
+    replaced = [
+        name
+        for gateway in gateways
+        if (wanted := [each.name for each in chosen if each in gateway.tunnels])
+        for name in Upkeep(
+            gate=LiveGateway(gateway, Machine(gateway.fqdn)),
+            endpoints=cloud,
+            marks=GatewayMarks(Machine(gateway.fqdn)),
+            command=command + (f" --tunnel {tunnel}" if tunnel else ""),
+            say=note,
+        ).run(gateway.tunnels, wanted)
+    ]
     if json:
         _tell(chosen, announced(cloud, chosen), replaced=replaced, json=True)
     elif replaced:
@@ -55,18 +60,11 @@ def maintain(project: Project, site: str, tunnel: str, *, plan: bool, json: bool
     return 0
 
 
-def _gateway(project: Project, site: str) -> SiteGateway:
-    known = {each.site: each for each in project.cluster.gateways}
-    if site not in known:
-        raise UsageError(f"{site or 'no site'}: no site with a gateway; {meant_one_of(site, known)}")
-    return known[site]
-
-
-def _chosen(project: Project, gateway: SiteGateway, name: str) -> list[SiteTunnel]:
-    """The named tunnel to AWS, or all of them."""
-    known = {each.name: each for each in gateway.tunnels if each.kind == "aws"}
+def _chosen(project: Project, gateways: Sequence[SiteGateway], name: str) -> list[SiteTunnel]:
+    """The tunnels of a site to AWS that are asked for, all where none is named."""
+    known = {each.name: each for gateway in gateways for each in gateway.tunnels if each.kind == "aws"}
     if name and name not in known:
-        raise UsageError(f"{name}: {gateway.site} has no such tunnel to AWS; {meant_one_of(name, known)}")
+        raise UsageError(f"{name}: {gateways[0].site} has no such tunnel to AWS; {meant_one_of(name, known)}")
     chosen = [known[name]] if name else list(known.values())
     if lacking := project.outputs.without_remote(chosen):
         options = project.environment.options

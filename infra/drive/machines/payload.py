@@ -96,8 +96,13 @@ def shared(build: Path, cookbooks: Path = COOKBOOKS) -> dict[str, tuple[bytes, i
     return {path: (data, mode_of(data)) for path, data in files.items()}
 
 
-def payload(build: Path, node: str, site: str, roles: tuple[str, ...], common: Contents) -> Payload:
-    """What one machine gets. ``DriveError`` where its node object or its tree was not rendered."""
+def payload(
+    build: Path, node: str, site: str, roles: tuple[str, ...], common: Contents, gateway: str = ""
+) -> Payload:
+    """What one machine gets; ``gateway``: the tree of a gateway, if its name is not the site's.
+
+    ``DriveError`` where its node object or its tree was not rendered.
+    """
     own = build / "chef" / "nodes" / f"{node}.json"
     if not own.is_file():
         raise DriveError(f"{own} is not there: {node} has no node object")
@@ -107,11 +112,12 @@ def payload(build: Path, node: str, site: str, roles: tuple[str, ...], common: C
         target = TREES.get(role)
         if target is None:
             continue
-        tree = push_tree.tree(build, f"{target}/{site}")
+        folder = f"{target}/{gateway if gateway and role == 'site-gateway' else site}"
+        tree = push_tree.tree(build, folder)
         if not tree:
-            raise DriveError(f"{build / target / site} is empty: {node} can't be a {role} yet")
+            raise DriveError(f"{build / folder} is empty: {node} can't be a {role} yet")
         files.update({f"trees/{target}/{path}": contents for path, contents in tree.items()})
-        if kept := secret_files.below(build, f"{target}/{site}") & tree.keys():
+        if kept := secret_files.below(build, folder) & tree.keys():
             keys[target] = frozenset(f"trees/{target}/{path}" for path in kept)
     return Payload(node, files, keys)
 
