@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,27 +102,30 @@ def starts(lab: Lab, run: str) -> list[int]:
 
 
 def test_a_search_has_as_many_trials_as_gpus_and_outlives_its_conductor(lab: Lab, ada: Laptop) -> None:
-    with held(lab), conductor(ada, "job.yaml", "--on", "titan-01,titan-02") as process:
-        found = until(lambda: trials(ada, "toy-on-s1"), lambda each: len(each) >= 4)
-        # Five may run at once.
-        assert len([each for each in found if each["state"] == "running"]) <= 4
-        until(lambda: [each for each in trials(ada, "toy-on-s1") if each["step"] >= 1])
-        process.kill()
-    assert shown(ada, "toy-on-s1")["state"] == "stopped"
-    assert "resume toy-on-s1" in ada("why", "toy-on-s1").out
-    # A trial is a run like others, with a GPU of its own.
-    command = ada("why", "toy-on-s1-1", "--json").json["job"]["run"]
-    assert re.fullmatch(r"python3 train.py --lr 0\.\d+", command)
-    with conductor(ada, "resume", "toy-on-s1") as process:
-        with held(lab):
+    # Throughout: a trial that finished between two conductors would start another one.
+    with ExitStack() as hold:
+        hold.enter_context(held(lab))
+        with conductor(ada, "job.yaml", "--on", "titan-01,titan-02") as process:
+            found = until(lambda: trials(ada, "toy-on-s1"), lambda each: len(each) >= 4)
+            # Five may run at once.
+            assert len([each for each in found if each["state"] == "running"]) <= 4
+            until(lambda: [each for each in trials(ada, "toy-on-s1") if each["step"] >= 1])
+            process.kill()
+        assert shown(ada, "toy-on-s1")["state"] == "stopped"
+        assert "resume toy-on-s1" in ada("why", "toy-on-s1").out
+        # A trial is a run like others, with a GPU of its own.
+        command = ada("why", "toy-on-s1-1", "--json").json["job"]["run"]
+        assert re.fullmatch(r"python3 train.py --lr 0\.\d+", command)
+        with conductor(ada, "resume", "toy-on-s1") as process:
             lost = min(until(lambda: hosts_of_running(ada)))
             lab[lost].kill()
             assert process.stdout is not None
             assert any(line.startswith(f"{lost}: ") for line in process.stdout), "it is not missed"
             lab[lost].boot()
             lab.connect()
-        text, _ = process.communicate(timeout=240)
-        assert process.returncode == 0, text
+            hold.close()
+            text, _ = process.communicate(timeout=240)
+            assert process.returncode == 0, text
     found = shown(ada, "toy-on-s1")
     assert (found["state"], [each["number"] for each in found["trials"]]) == ("done", [1, 2, 3, 4, 5])
     assert {each["state"] for each in found["trials"]} <= {"done", "paused"}
