@@ -65,8 +65,8 @@ def _config(folder: Path, env: Mapping[str, str]) -> str:
         if name not in _NOT_PASSED and not name.startswith(("SSH_", "BASH_FUNC_")) and "\n" not in value
     }
     lines = (
-        f"HostKey {folder}/host",
-        f"AuthorizedKeysFile {folder}/keys",
+        f'HostKey "{folder}/host"',
+        f'AuthorizedKeysFile "{str(folder).replace("%", "%%")}/keys"',
         "StrictModes no",  # its folder is in one that others may write to
         "PidFile none",
         "UsePAM no",

@@ -108,12 +108,11 @@ class Machine:
         """ssh(1) with its options, without the machine's name. It never prompts."""
         if not self.socket:
             return _ssh()
-        own = ["-o", f"ControlPath={self.socket}"]
-        if self.socket != "none":
-            # If the shared connection has ended, ssh would open another one; a ProxyCommand that fails
-            # prevents that.
-            own += ["-o", "ControlMaster=no", "-o", "ProxyCommand=false"]
-        return [*_ssh(), *own]
+        if self.socket == "none":
+            return [*_ssh(), "-o", "ControlPath=none"]
+        # Where the connection has ended, ssh would open another one: by a command that fails, it cannot.
+        own = [f"ControlPath={_quoted(self.socket)}", "ControlMaster=no", "ProxyCommand=false"]
+        return [*_ssh(), *(f"-o{option}" for option in own)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +240,16 @@ def _ssh() -> list[str]:
     ]  # fmt: skip
 
 
+def _quoted(path: str) -> str:
+    """A path as ssh_config(5) takes it: in quotes, as a space separates arguments, and without tokens."""
+    return f'"{path.replace("%", "%%")}"'
+
+
 def _open(machine: Machine) -> Remote:
     """Log in, as the master of a shared connection (ssh_config(5): ControlMaster)."""
     options = {
         "ControlMaster": "yes",
-        "ControlPath": machine.socket,
+        "ControlPath": _quoted(machine.socket),
         "ControlPersist": "no",
         "ServerAliveCountMax": str(_OUTAGE // 10),
         "LogLevel": "ERROR",  # `_refused` parses ssh's errors
@@ -339,7 +343,7 @@ def _remember(machine: Machine, confirm: Confirm) -> None:
         # Also works through jump hosts, which ssh-keyscan(1) does not support.
         options = {
             "ControlPath": "none",
-            "UserKnownHostsFile": str(shown),
+            "UserKnownHostsFile": _quoted(str(shown)),
             "GlobalKnownHostsFile": "/dev/null",
             "StrictHostKeyChecking": "accept-new",
             "CheckHostIP": "no",

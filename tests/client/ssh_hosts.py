@@ -281,7 +281,7 @@ class Lab:
         (programs / "ssh").chmod(0o755)
         mine = {
             **environment, "HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}",
-            "XDG_RUNTIME_DIR": str(self.sockets / f"{name}-{user}"),
+            "XDG_RUNTIME_DIR": str(self.sockets / f"{name} {user}%h"),
         }  # fmt: skip
         Path(mine["XDG_RUNTIME_DIR"]).mkdir(exist_ok=True)
         return Researcher(folder, mine, tuple(host.home(user) for host in self.hosts.values()))

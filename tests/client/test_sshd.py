@@ -39,7 +39,16 @@ def home() -> Iterator[Path]:
 def way_in(home: Path, *, stranger: bool, path: str = "/usr/bin:/bin") -> tuple[list[str], str]:
     """Options of ssh that lead to it, and the name of the user."""
     become = ["setpriv", "--reuid", str(STRANGER), "--clear-groups"] if stranger else []
-    own = [f"HOME={home}", f"PATH={path}", 'GIVEN=a "b" \\c $d', "CUDA_VISIBLE_DEVICES=0,3"]
+    temporary = home.parent / "a b%h"
+    temporary.mkdir(exist_ok=True)
+    temporary.chmod(0o777)
+    own = [
+        f"HOME={home}",
+        f"PATH={path}",
+        f"TMPDIR={temporary}",
+        'GIVEN=a "b" \\c $d',
+        "CUDA_VISIBLE_DEVICES=0,3",
+    ]
     python = "/usr/bin/python3" if stranger else sys.executable
     words = [*become, "env", "-i", *own, python, "-c", Path(sshd.__file__).read_text()]
     asked = subprocess.run([*words, "user"], capture_output=True, text=True, check=True)

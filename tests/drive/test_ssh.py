@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from drive.sshd import ssh_server
@@ -100,6 +102,17 @@ def test_a_key_is_learned_through_a_jump_host_and_under_the_name(config: Path, t
     names, *key = known.read_text().split()
     assert key == (tmp_path / "host.pub").read_text().split()[:2]
     assert NAME in names.split(",")
+
+
+@pytest.mark.usefixtures("config")
+def test_a_temporary_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "known_hosts").unlink()
+    # Not below pytest's own folder: a socket's path has at most 107 bytes.
+    with TemporaryDirectory(prefix="a b%h ", dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        with opened(NAME, confirm=lambda _: True) as remote:
+            assert remote.run("echo here") == (0, "here\n")
+            assert [path.is_socket() for path in Path(folder).glob("*/s")] == [True]
 
 
 @pytest.mark.parametrize("level", ["QUIET", "DEBUG3"])

@@ -162,15 +162,8 @@ class Host:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.is_symlink() or folder.stat().st_uid != os.getuid() or folder.stat().st_mode & 0o077:
             raise CausewayError(f"{folder} is accessible to other users; remove it")
-        return [
-            *options,
-            "-o",
-            "ControlMaster=auto",
-            "-o",
-            f"ControlPath={folder}/%C",
-            "-o",
-            "ControlPersist=60",
-        ]
+        path = str(folder).replace("%", "%%")
+        return [*options, "-oControlMaster=auto", f'-oControlPath="{path}/%C"', "-oControlPersist=60"]
 
     def _fault(self, process: subprocess.Popen[bytes]) -> CausewayError:
         """Explain why there was no answer."""

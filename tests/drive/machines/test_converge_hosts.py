@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from drive.machines.hosts import Hosts, node_object, running
@@ -39,8 +41,10 @@ class Silent:
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     folder = tmp_path / "hosts"
     folder.mkdir()
-    with running(folder, *NAMES) as found:
+    with running(folder, *NAMES) as found, TemporaryDirectory(prefix="a b%h ", dir="/tmp") as temporary:
         monkeypatch.setenv(CONFIG, str(found.config))
+        # The path of the connection's socket passes through rsync's --rsh, too.
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
         yield found
 
 
