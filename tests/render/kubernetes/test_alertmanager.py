@@ -80,7 +80,7 @@ class World:
         return Answers
 
     def fire(self, **labels: str) -> None:
-        alert = {"labels": labels, "annotations": {"summary": "all is <not> well", "description": "why"}}
+        alert = {"labels": labels, "annotations": {"summary": "all is <not> well", "description": "a & b"}}
         url = f"http://127.0.0.1:{self.port}/api/v2/alerts"
         assert urllib3.request("POST", url, json=[alert], retries=False).status == 200
 
@@ -139,8 +139,19 @@ def test_warnings_reach_slack_with_the_token_of_the_file(tmp_path: Path) -> None
     for _, body in heard.values():
         [shown] = body["attachments"]
         assert {"FIRING", "LaunchFails", "(lab)"} <= {word.rstrip(":") for word in shown["title"].split()}
-        assert "all is <not> well" in shown["text"]
+        assert shown["text"].split("\n")[:2] == ["all is &lt;not&gt; well", "a &amp; b"]
     assert TOKEN not in (tmp_path / "alertmanager.yaml").read_text()
+
+
+@needs("prometheus-alertmanager", "prometheus-alertmanager", "amtool")
+def test_each_group_without_capacity_has_a_message_of_its_own(tmp_path: Path) -> None:
+    with running(tmp_path, Alerts("ops", "alerts/slack", None)) as world:
+        for group in ("gpu-west", "gpu-east"):
+            world.fire(alertname="NoCapacity", severity="warning", group=group)
+        heard = [world.heard.get(timeout=60)[0] for _ in range(4)]
+        with pytest.raises(Empty):
+            world.heard.get(timeout=1)
+    assert sorted(heard) == ["/api/chat.postMessage"] * 2 + ["/services/T0/B0"] * 2
 
 
 def _reads_webhooks() -> bool:

@@ -142,7 +142,8 @@ def _alertmanager(cluster: Cluster) -> Object:
         "config": {
             # The chart's default receiver, for alerts without a route such as Watchdog, which always fires.
             "receivers": [{"name": "null"}, named],
-            "route": {"group_by": ["alertname"], "routes": routes},
+            # `group`: an Auto Scaling group, which has a message of its own.
+            "route": {"group_by": ["alertname", "group"], "routes": routes},
         },
         "alertmanagerSpec": {**spec, "volumes": [volume], "volumeMounts": [mount]},
     }
@@ -152,11 +153,16 @@ _SLACK_APP: Final[Object] = {
     "api_url": "https://slack.com/api/chat.postMessage",
     "http_config": {"authorization": {"credentials_file": f"{_RECEIVERS}/slack"}},
 }
-"""A Slack app with a token, as in https://prometheus.io/docs/alerting/latest/configuration/#slack_config."""
+"""An app with a token, as https://prometheus.io/docs/alerting/latest/configuration/#slack_config has it."""
+_ESCAPED: Final = ' | reReplaceAll "&" "&amp;" | reReplaceAll "<" "&lt;" | reReplaceAll ">" "&gt;"'
+"""As https://docs.slack.dev/messaging/formatting-message-text has it: ``<`` begins a link or a mention."""
 _SLACK_MESSAGE: Final[Object] = {
     "send_resolved": True,
     "title": "{{ .Status | toUpper }}: {{ .CommonLabels.alertname }} ({{ .CommonLabels.environment }})",
-    "text": "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ .Annotations.description }}\n{{ end }}",
+    "text": (
+        f"{{{{ range .Alerts }}}}{{{{ .Annotations.summary{_ESCAPED} }}}}\n"
+        f"{{{{ .Annotations.description{_ESCAPED} }}}}\n{{{{ end }}}}"
+    ),
 }
 
 
