@@ -28,7 +28,11 @@ describe 'storage::default' do
     it 'has the programs for its mounts' do
       expect(chef_run).to install_apt_package('nfs-common')
       expect(chef_run).to install_storage_package('mount-s3')
-      expect(chef_run).to create_base_apt_source('amazon-efs-utils').with(pin_version: '2.4.0-*')
+      name, release = chef_runner.options.values_at(:platform, :version)
+      expect(chef_run).to create_base_apt_source('amazon-efs-utils').with(
+        uri: "https://amazon-efs-utils.aws.com/repo/deb/#{name}/#{release}", suites: [release], components: ['main'],
+        key_url: 'https://amazon-efs-utils.aws.com/efs-utils.gpg', pin_version: '2.4.0-*'
+      )
       expect(chef_run).to upgrade_apt_package('amazon-efs-utils')
     end
 
