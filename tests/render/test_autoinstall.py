@@ -11,6 +11,7 @@ from typing import Any, Final
 import jsonschema
 import pytest
 import yaml
+from cookbooks.kitchen import COOKBOOKS
 from golden_clusters import golden
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -133,6 +134,28 @@ def test_jumbo_frames_are_set_where_the_lan_has_them() -> None:
         for _, found, _ in seeds(each):
             [lan] = found["network"]["ethernets"].values()
             assert lan.get("mtu") == size
+
+
+@needs("apt", "apt-config")
+def test_apt_waits_for_its_locks_from_the_first_boot_on(tmp_path: Path) -> None:
+    """cloud-init's ``write_files`` precedes all that uses APT but ``bootcmd``; `base` has the same file."""
+    _, found, _ = next(seeds(golden("research")))
+    config = found["user-data"]
+    assert not {"bootcmd", "apt", "packages", "package_update", "package_upgrade"} & {*config}
+    [ours] = (each for each in config["write_files"] if each["path"].startswith("/etc/apt/apt.conf.d/"))
+    cookbook = COOKBOOKS / "base"
+    assert ours["path"] in (cookbook / "recipes/packages.rb").read_text()
+    for text in (ours["content"], (cookbook / "files/apt-lock.conf").read_text()):
+        (tmp_path / "apt.conf").write_text(text)
+        read = run(
+            "apt-config", "--config-file", tmp_path / "apt.conf", "shell", "seconds", "DPkg::Lock::Timeout"
+        )
+        assert read == "seconds='600'\n"
+
+
+def test_cloud_init_leaves_the_hosts_alone() -> None:
+    for _, found, _ in seeds(golden("research")):
+        assert found["user-data"]["manage_etc_hosts"] is False
 
 
 @needs("dnsmasq-base", "dnsmasq")

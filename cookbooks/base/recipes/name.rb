@@ -19,6 +19,13 @@ if node_name && fqdn && address
     variables(address: address, fqdn: fqdn, name: node_name)
   end
 
+  # At each boot cloud-init would write both over, where its own configuration asks for it.
+  file '/etc/cloud/cloud.cfg.d/zz-causeway.cfg' do
+    content "# Written by Chef.\nmanage_etc_hosts: false\npreserve_hostname: true\n"
+    mode '0644'
+    only_if { ::File.directory?('/etc/cloud/cloud.cfg.d') }
+  end
+
   # It looks for the very line that the template has.
   hostname node_name do
     fqdn fqdn

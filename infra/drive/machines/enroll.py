@@ -90,7 +90,7 @@ update() {
 }
 """
 
-_RSYNC: Final = f"""\
+RSYNC: Final = f"""\
 {UPDATE}
 if ! command -v rsync >/dev/null; then
   export DEBIAN_FRONTEND=noninteractive
@@ -102,5 +102,5 @@ fi
 def equip(remote: Remote, client: Client, fetch: Fetch) -> None:
     """Install rsync and the client that runs cookbooks, where they are missing. ``DriveError`` with what the
     machine said."""
-    remote.run(_RSYNC)
+    remote.run(RSYNC)
     install(remote, client, fetch)

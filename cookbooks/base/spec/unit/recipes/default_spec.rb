@@ -22,6 +22,10 @@ describe 'base::default' do
         expect { chef_run }.not_to raise_error
       end
 
+      it 'has APT wait for its locks before anything uses it' do
+        expect(chef_run.resource_collection.first.to_s).to eq('cookbook_file[/etc/apt/apt.conf.d/50causeway-lock]')
+      end
+
       it 'does everything' do
         %w(packages name network users ssh time updates logs kernel metrics).each do |recipe|
           expect(chef_run).to include_recipe("base::#{recipe}")

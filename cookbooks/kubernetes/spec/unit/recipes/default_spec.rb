@@ -83,7 +83,11 @@ describe 'kubernetes::default' do
   end
 
   it 'lets the kubelet hold up a shutdown' do
-    expect(chef_run).to render_file('/etc/systemd/logind.conf.d/zz-kubelet.conf').with_content('InhibitDelayMaxSec=')
+    file = '/etc/systemd/logind.conf.d/zz-kubelet.conf'
+    expect(chef_run).to render_file(file).with_content('InhibitDelayMaxSec=')
+    expect(chef_run.cookbook_file(file)).to notify('execute[logind reads its configuration]').to(:run).immediately
+    # A restart would lose sessions, and the unit has no reload.
+    expect(chef_run.execute('logind reads its configuration').command).to include('--signal=HUP')
   end
 
   context 'on a node' do

@@ -14,6 +14,12 @@ describe 'ssh_node::default' do
     expect(chef_run).not_to render_file(file).with_content('CPUQuota')
   end
 
+  it 'has logind read its configuration without losing sessions' do
+    file = chef_run.cookbook_file('/etc/systemd/logind.conf.d/causeway.conf')
+    expect(file).to notify('execute[logind reads its configuration, for people]').to(:run).immediately
+    expect(chef_run.execute('logind reads its configuration, for people').command).to include('--signal=HUP')
+  end
+
   it 'makes homes at the first login' do
     file = '/usr/share/pam-configs/causeway-mkhomedir'
     expect(chef_run.template(file)).to notify('execute[have PAM make homes]').to(:run).immediately
