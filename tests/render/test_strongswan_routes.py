@@ -14,7 +14,10 @@ from waiting import until
 SCRIPT = Path(__file__).parents[2] / "templates/strongswan/static/usr/local/sbin/site-tunnel"
 ZEBRA = "/usr/lib/frr/zebra"
 MAP = "ip protocol static route-map from-lan"
-REVIVE = ("sh", "/etc/frr/site-tunnel", "revive")
+TOOL = ("sh", "/etc/frr/site-tunnel")
+REVIVE = (*TOOL, "revive")
+FIREWALL = "site-gateway.nft"
+RULES = "table inet site_gateway {\n  set inside { type ifname; }\n}\n"
 LAN, ODD = "10.9.0.0/16", "10.8.0.0/16"
 CONFIGURATION = f"""\
 frr version 8.1
@@ -34,6 +37,7 @@ for folder in /run /var/tmp; do mount -t tmpfs tmpfs $folder; done
 mkdir /run/frr /run/site-gateway
 chown frr:frr /run/frr
 mount --bind "$1" /etc/frr
+mount --bind /bin/true "$(command -v swanctl)"
 for link in lan one two; do
     ip link add $link type veth peer name to-$link
     ip link set $link up
@@ -95,9 +99,15 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
         pytest.skip("needs root, as FRR's daemons change their user, and namespaces")
     etc = tmp_path / "etc"
     etc.mkdir()
-    # Its folder of the machine is made nowhere else than on gateways.
-    script = SCRIPT.read_text().replace("/etc/site-gateway", "/etc/frr")
-    files = {"frr.conf": CONFIGURATION, "vtysh.conf": "", "tunnels": "", "site-tunnel": script}
+    # Other folders are there on gateways alone.
+    script = SCRIPT.read_text().replace("/etc/site-gateway", "/etc/frr").replace("/etc/nftables", "/etc/frr")
+    files = {
+        "frr.conf": CONFIGURATION,
+        "vtysh.conf": "",
+        "tunnels": "",
+        "site-tunnel": script,
+        FIREWALL: RULES,
+    }
     for name, text in files.items():
         (etc / name).write_text(text)
     tmp_path.chmod(0o755)
@@ -150,3 +160,26 @@ def test_a_route_refused_for_another_reason_is_told_once_and_disturbs_no_other(g
     gateway.lose_lan()
     gateway.revive()
     assert gateway.source(LAN) == "10.200.0.1"
+
+
+@needs("nftables", "nft")
+@needs("frr-pythontools", "/usr/lib/frr/frr-reload.py")
+@needs("strongswan-swanctl", "swanctl")
+def test_a_reload_ends_with_the_reason_why_it_failed(gateway: Gateway, tmp_path: Path) -> None:
+    """``vpn.push`` shows the last line."""
+
+    def reload() -> tuple[int, str]:
+        done = subprocess.run(
+            gateway.enter(*TOOL, "reload"), capture_output=True, text=True, timeout=120, check=False
+        )
+        return done.returncode, (done.stderr.splitlines() or [""])[-1]
+
+    assert reload()[0] == 0
+    etc = tmp_path / "etc"
+    (etc / "frr.conf").write_text(f"{CONFIGURATION}ip route 10.7.0.0/16 nowhere odd\n")
+    code, last = reload()
+    assert (code, "10.7.0.0/16 nowhere odd" in last) == (1, True), last
+    (etc / "frr.conf").write_text(CONFIGURATION)
+    (etc / FIREWALL).write_text(RULES.replace("ifname", "bogus"))
+    code, last = reload()
+    assert (code, "/etc/frr/site-gateway.nft:2:" in last) == (1, True), last
