@@ -90,6 +90,14 @@ describe 'kubernetes::default' do
     expect(chef_run.execute('logind reads its configuration').command).to include('--signal=HUP')
   end
 
+  context 'with a patch release' do
+    override_attributes['kubernetes']['package_version'] = '1.36.2-*'
+
+    it 'takes no other' do
+      expect(chef_run).to create_base_apt_source('kubernetes').with(pin_version: '1.36.2-*')
+    end
+  end
+
   context 'on a node' do
     let(:joined) { true }
 
