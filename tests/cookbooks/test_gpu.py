@@ -87,6 +87,14 @@ def test_what_can_not_work_is_refused(ask: Ask, asked: str, facts: list[str] | N
     assert text is None if facts is None else all(fact in text for fact in facts)
 
 
+@pytest.mark.parametrize(
+    ("given", "major"), [("470, 'kepler'", 11), ("570, 'hopper'", 12), ("580", 13), ("580, 'volta'", 12)]
+)
+def test_the_cuda_that_programs_are_for(ask: Ask, given: str, major: int) -> None:
+    """CUDA 13 has no code for Volta and earlier; the driver's branch 580 drives them."""
+    assert ask("gpu/driver", f"Causeway::Driver.cuda_major({given})") == major
+
+
 def test_the_persistence_daemon_s_unit_is_one(render_erb: RenderErb, tool: Tool, tmp_path: Path) -> None:
     unit = tmp_path / "nvidia-persistenced.service"
     unit.write_text(render_erb("gpu", unit.name + ".erb", variables={"user": "root"}))

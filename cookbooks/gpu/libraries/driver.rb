@@ -131,11 +131,13 @@ module Causeway
       "cuda-toolkit-#{version.tr('.', '-')}"
     end
 
-    # The major version of CUDA that a branch was made for.
-    def cuda_major(branch)
+    # The major version of CUDA to have programs of, for a branch and the GPUs' family. CUDA 13 has no code for
+    # GPUs before Turing, whose last branch has it all the same: DCGM's diagnostics take those for CUDA 12 there
+    # (NVIDIA/DCGM, nvvs/include/TestFramework.inl, `GetCompatibleCudaMajorVersion`).
+    def cuda_major(branch, family = nil)
       return 11 if branch < 525
 
-      branch < 580 ? 12 : 13
+      branch < 580 || CLOSED_ONLY.include?(family) ? 12 : 13
     end
   end
 end

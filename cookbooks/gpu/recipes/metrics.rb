@@ -18,7 +18,9 @@ apt_preference 'dcgm-exporter' do
   action version ? :add : :remove
 end
 
-apt_package "datacenter-gpu-manager-4-cuda#{Causeway::Driver.cuda_major(node['gpu']['driver'])}" do
+cuda = Causeway::Driver.cuda_major(node['gpu']['driver'], node['gpu']['family'])
+
+apt_package "datacenter-gpu-manager-4-cuda#{cuda}" do
   options '--no-install-recommends'
 end
 

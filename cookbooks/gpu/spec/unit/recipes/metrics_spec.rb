@@ -15,6 +15,15 @@ describe 'gpu::metrics' do
     expect(chef_run).to upgrade_apt_package('datacenter-gpu-manager-exporter')
   end
 
+  context 'for GPUs that CUDA 13 has no code for' do
+    override_attributes['gpu']['driver'] = 580
+    override_attributes['gpu']['family'] = 'pascal'
+
+    it "has DCGM's diagnostics for CUDA 12" do
+      expect(chef_run).to install_apt_package('datacenter-gpu-manager-4-cuda12')
+    end
+  end
+
   it 'listens at the private address, and starts where there are GPUs' do
     expect(chef_run).to render_file('/etc/systemd/system/nvidia-dcgm-exporter.service.d/causeway.conf')
       .with_content('DCGM_EXPORTER_LISTEN=10.200.0.11:9400')
