@@ -1,4 +1,4 @@
-"""``causeway-gpu-health``: one check, as the timer runs it; ``causeway-gpu-health forget`` after a repair."""
+"""``causeway-gpu-health``: one check, as the timer runs it; ``forget`` after a repair; ``burn-in``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpu_health import check, cluster, features, judge, report
+from gpu_health import burn_in, check, cluster, features, judge, report
 from gpu_health.settings import Settings
 
 SETTINGS = Path("/etc/causeway/gpu-health.json")
@@ -23,7 +23,18 @@ def main() -> int:
         state.forget(now)
         state.write(settings.state)
         return 0
+    if arguments.command == "burn-in":
+        limit = arguments.limit or burn_in.LEVELS[arguments.level] * 60
+        code = burn_in.run(settings, arguments.level, limit, attended=arguments.attended)
+        if code in (burn_in.PASSED, burn_in.FAILED):
+            _check(settings)
+        return code
+    return _check(settings)
 
+
+def _check(settings: Settings) -> int:
+    state = judge.State.read(settings.state)
+    now = int(time.time())
     state.begin(check.boot(settings))
     findings = check.look(settings, state)
     judge.decide(state, findings, settings, now)
@@ -43,8 +54,12 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="causeway-gpu-health", description=main.__doc__)
-    parser.add_argument("command", nargs="?", choices=["check", "forget"], default="check")
+    parser.add_argument("command", nargs="?", choices=["check", "forget", "burn-in"], default="check")
     parser.add_argument("--settings", type=Path, default=SETTINGS, help=f"default: {SETTINGS}")
+    burning = parser.add_argument_group("burn-in", "DCGM's diagnostics and an all-reduce over all GPUs")
+    burning.add_argument("--level", type=int, choices=burn_in.LEVELS, default=3, help="DCGM's (default: 3)")
+    burning.add_argument("--limit", type=float, metavar="SECONDS", help="how long DCGM may take")
+    burning.add_argument("--attended", action="store_true", help="end with the standard input")
     return parser.parse_args()
 
 

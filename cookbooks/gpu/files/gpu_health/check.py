@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from gpu_health import kernel, smi
+from gpu_health import burn_in, kernel, smi
 from gpu_health.findings import Fault, Findings, Gpu, Weight
 from gpu_health.judge import State
 from gpu_health.settings import Settings
@@ -24,6 +24,7 @@ def look(settings: Settings, state: State) -> Findings:
     findings = _ask(settings, state, seen)
     _missing(findings, settings, state, seen)
     _logged(findings, settings, state.forgiven)
+    burn_in.look(findings, settings, state.forgiven)
     return findings
 
 

@@ -50,6 +50,14 @@ def tell(settings: Settings, state: State, now: int) -> None:
         _condition(settings, state, now)
 
 
+def takes_pods(settings: Settings) -> bool:
+    """Whether the machine is a node, and not cordoned. Raises ClusterError."""
+    if settings.node is None or not settings.kubeconfig.exists():
+        return False
+    node = json.loads(_kubectl(settings, "get", "node", settings.node, "--output", "json"))
+    return not node["spec"].get("unschedulable")
+
+
 def _change(sick: bool, cordoned: bool, reason: str | None, why: str) -> dict[str, Any] | None:
     """What differs, as a merge patch."""
     ours = reason is not None

@@ -33,9 +33,14 @@ class Settings:
     """The kubelet's own. Without that file, the machine is not a Kubernetes node."""
     report: Path = Path("/var/lib/causeway/gpu-health.json")
     state: Path = Path("/var/lib/causeway/gpu-health-state.json")
+    burn_in: Path = Path("/var/lib/causeway/burn-in.json")
+    """What the last burn-in found."""
+    all_reduce: int = 256 << 20
+    """Bytes of each GPU that a burn-in reduces."""
     pci: Path = Path("/sys/bus/pci/devices")
     boot: Path = Path("/proc/sys/kernel/random/boot_id")
     nvidia_smi: str = "nvidia-smi"
+    dcgmi: str = "dcgmi"
     journalctl: str = "journalctl"
     kubectl: str = "kubectl"
 
@@ -43,7 +48,7 @@ class Settings:
     def read(cls, path: Path) -> Settings:
         """Unknown keys are errors: a misspelled one would be a check that is not made."""
         written = json.loads(path.read_text())
-        for name in ("features", "kubeconfig", "report", "state", "pci", "boot"):
+        for name in ("features", "kubeconfig", "report", "state", "burn_in", "pci", "boot"):
             if written.get(name) is not None:
                 written[name] = Path(written[name])
         return cls(**{**written, "xids": tuple(written.get("xids", ()))})

@@ -62,6 +62,12 @@ def query(settings: Settings, address: str | None = None) -> list[Gpu]:
     return [_gpu(number, element, settings) for number, element in enumerate(log.iter("gpu"))]
 
 
+def values(settings: Settings, query: str) -> list[str]:
+    """The lines of a query for CSV, ``--query-gpu=driver_version``. Raises HangsError or FailedError."""
+    form = "--format=csv,noheader,nounits"
+    return _run([settings.nvidia_smi, query, form], settings.timeout).split("\n")[:-1]
+
+
 def _run(command: list[str], timeout: float) -> str:
     try:
         process = subprocess.Popen(
