@@ -366,6 +366,11 @@ def enroll(
     fingerprint: Annotated[str, "its host key's SHA256 fingerprint, to confirm without a terminal"] = "",
     force: Annotated[bool, "also a machine that is not the one the spec means"] = False,
     converge: Annotated[bool, "converge it immediately"] = False,
+    burn_in: Annotated[
+        bool,
+        "converge it without joining the cluster, then test its GPUs with DCGM and NCCL, before all else",
+    ] = False,
+    level: Annotated[int, "DCGM's level of the burn-in: 1 takes seconds, 3 about 15 minutes, 4 hours"] = 3,
 ) -> None:
     """Onboard a bare machine: remember its host key, compare it with the spec, install what a converge needs.
 

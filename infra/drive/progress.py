@@ -46,6 +46,7 @@ _PHASES: Final[Mapping[Phase, tuple[int, str]]] = {
     "installing": (0, ""),
     "copying": (0, ""),
     "converging": (0, ""),
+    "burning in": (0, ""),
     "failed": (1, "red"),
     "waiting": (2, "dim"),
     "done": (3, "green"),
@@ -240,15 +241,17 @@ class MachineProgress:
             until = now if phase in ("done", "failed", "left out") else None
             since = now if row.since is None else row.since
             self._display.rows[name] = _Row(phase, about, style, rank, since, until)
-        if row.what != phase and not self._display.terminal:
-            self._display.say(f"{name}: {phase}", style)
+        # A burn-in has few lines and takes long: a log gets them all.
+        told = f"{phase}: {about}" if phase == "burning in" and about else phase
+        if not self._display.terminal and (row.what != phase or told != phase):
+            self._display.say(f"{name}: {told}", style)
 
     def stopping(self, times: int) -> None:
         """See ``converge.Watcher``."""
         self._display.say(
             "Stopping: no other machine is started; those in progress finish. Ctrl-C again interrupts them."
             if times == 1
-            else "Interrupting: Chef stops at its next resource.",
+            else "Interrupting: each machine stops at its next step.",
             "yellow",
         )
 

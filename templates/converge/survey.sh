@@ -43,4 +43,5 @@ if [ -r "$secure" ] && [ "$(od -An -t u1 -j 4 -N 1 "$secure" | tr -d ' ')" = 1 ]
 file report /var/lib/causeway/report.json
 file rehearsal /var/lib/causeway/why-run.json
 file gpu /var/lib/causeway/gpu-health.json
+file burn_in /var/lib/causeway/burn-in.json
 text end yes

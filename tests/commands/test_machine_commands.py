@@ -107,6 +107,7 @@ def test_what_does_not_exist_is_told_before_anything_is_done(project: Path, host
         (("converge", "--nodes", "titan-10"), "mean titan-0"),
         (("converge", "--all", "--at-once", "0"), "--at-once 0"),
         (("enroll",), "--site or --nodes"),
+        (("enroll", "--nodes", "titan-01", "--burn-in", "--level", "5"), "--level 5"),
         (("enroll", "--site", "lab", "--login", "ubuntu@192.0.2.1"), "--nodes"),
     ):
         _, err = invoke(project, hosts, *words, code=1)

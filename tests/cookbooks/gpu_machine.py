@@ -107,6 +107,7 @@ class Machine:
 NVIDIA_SMI = """\
 case "$1" in
   --query-gpu=driver_version) echo 580.159.04 ;;
+  --query-gpu=mig.mode.current) cat {root}/mig 2>/dev/null || echo "[N/A]" ;;
   --query-compute-apps=pid) cat {root}/busy 2>/dev/null || true ;;
   *) cat {root}/nvidia-smi.said ;;
 esac"""

@@ -135,6 +135,9 @@ def test_it_does_not_begin_while_gpus_are_in_use_or_may_be(machine: Machine) -> 
     ran = machine.run(*BURN_IN)
     assert (ran.returncode, "503" in ran.stderr) == (2, True)
     (machine.root / "busy").unlink()
+    (machine.root / "mig").write_text("Disabled\nEnabled\n")
+    assert machine.run(*BURN_IN).returncode == 2
+    (machine.root / "mig").write_text("Disabled\n[N/A]\n")
     node = machine.kubernetes()
     ran = machine.run(*BURN_IN)
     assert (ran.returncode, "titan-01" in ran.stderr) == (2, True)

@@ -211,6 +211,17 @@ def test_machines_in_a_log_are_a_line_a_phase(log: io.StringIO, clock: Clock) ->
     assert log.getvalue().splitlines() == ["a: converging", "b: left out", "a: done"]
 
 
+def test_a_burn_in_in_a_log_has_all_its_lines(log: io.StringIO, clock: Clock) -> None:
+    with MachineProgress(["a"], Console(file=log, width=20), clock=clock) as progress:
+        for about in ("", "level 3", "level 3: 1 min"):
+            progress.phase("a", "burning in", about)
+    assert log.getvalue().splitlines() == [
+        "a: burning in",
+        "a: burning in: level 3",
+        "a: burning in: level 3: 1 min",
+    ]
+
+
 def test_a_bake_is_a_line_for_each_phase_that_is_over(screen: Screen, clock: Clock) -> None:
     progress = PackerProgress("cpu", screen.console(), clock=clock)
     progress.enter("preparing")

@@ -44,7 +44,7 @@ def add(project: Project, name: str, *, login: str, fingerprint: str, json: bool
             def meet() -> str:
                 code = enroll(
                     project, "", [machine.name], login=login, fingerprint=fingerprint, force=False,
-                    then_converge=False,
+                    then_converge=False, burn_in=False, level=3,
                 )  # fmt: skip
                 if code:
                     raise DriveError(f"{machine.name} was not enrolled")

@@ -173,8 +173,9 @@ def _machine(there: Reach, store: Store, machine: Chosen, to: str) -> str:
         own = upgrades.credentials(where, authority, clock.now())
         path = f"{joining.FOLDER}/kubernetes-upgrade.conf"
         brought[machine.name] = {**brought.get(machine.name, {}), path: own}
+    recipe = {machine.name: upgrades.RECIPE}
     done = bring_in_line(
-        there.project, [machine], why_run=False, at_once=1, run_list=upgrades.RECIPE, secrets=brought
+        there.project, [machine], why_run=False, at_once=1, run_lists=recipe, secrets=brought
     )
     if done.stopped:
         raise KeyboardInterrupt

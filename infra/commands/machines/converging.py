@@ -49,16 +49,16 @@ def bring_in_line(
     *,
     why_run: bool,
     at_once: int,
-    run_list: str = "",
+    run_lists: Mapping[str, str] | None = None,
     secrets: Mapping[str, Mapping[str, bytes]] | None = None,
 ) -> Run:
-    """Converge these machines, with progress. ``run_list`` stands in for each one's own, ``secrets`` for
-    what it would be brought."""
+    """Converge these machines, with progress. ``run_lists`` stand in for their own, ``secrets`` for what they
+    would be brought; both by the machines' names."""
     from infra.drive.machines.converge import Installing
     from infra.drive.machines.converge import converge as run
     from infra.drive.progress import MachineProgress
 
-    targets = _targets(project, chosen, why_run, run_list, secrets) if chosen else []
+    targets = _targets(project, chosen, why_run, run_lists or {}, secrets) if chosen else []
     with MachineProgress([each.name for each in targets]) as progress:
         done = run(
             project.environment.build,
@@ -106,7 +106,7 @@ def _targets(
     project: Project,
     chosen: Iterable[Chosen],
     why_run: bool,
-    run_list: str,
+    run_lists: Mapping[str, str],
     given: Mapping[str, Mapping[str, bytes]] | None,
 ) -> list[Target]:
     """What each machine gets, everything rendered and, for gateways and nodes, every key in its place."""
@@ -137,7 +137,7 @@ def _targets(
             each.fqdn,
             payload(build, each.name, each.site, each.roles, common, trees.get(each.name, "")),
             secrets.get(each.name),
-            run_list,
+            run_lists.get(each.name, ""),
         )
         for each in chosen
     ]

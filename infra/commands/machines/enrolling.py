@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from infra.commands.environment import Project
 from infra.commands.machines.converging import converge
@@ -15,6 +15,11 @@ from infra.model.places import PhysicalNode
 if TYPE_CHECKING:
     from infra.drive.ssh import Confirm
 
+AT_ONCE: Final = 8
+"""Machines that converge and are burned in at a time."""
+
+INTERRUPTED: Final = 130
+
 
 def enroll(
     project: Project,
@@ -25,9 +30,15 @@ def enroll(
     fingerprint: str,
     force: bool,
     then_converge: bool,
+    burn_in: bool,
+    level: int,
 ) -> int:
-    """Meet bare machines: check that they are the ones meant, and give them what a converge needs."""
+    """Meet bare machines: check that they are the ones meant, and give them what a converge needs.
+
+    ``burn_in``: then test GPUs; machines that fail are not converged any further.
+    """
     from infra.commands.machines.converging import fetching
+    from infra.drive.machines.burn_in import LEVELS
     from infra.drive.machines.enroll import differences, equip
     from infra.drive.machines.survey import survey
     from infra.drive.ssh import opened, settings
@@ -35,6 +46,8 @@ def enroll(
     chosen = choose(project, site, names)
     if not (site or names):
         raise UsageError("no machines given: --site or --nodes")
+    if level not in LEVELS:
+        raise UsageError(f"--level {level}: DCGM has the levels {LEVELS[0]} to {LEVELS[-1]}")
     machines = _physical(chosen)
     if len(chosen) > 1 and ("@" in login or fingerprint):
         raise UsageError("an address or a fingerprint belongs to one machine; name it with --nodes")
@@ -63,11 +76,53 @@ def enroll(
             continue
         ready.append(each)
         say(f"{name}: enrolled")
+    if burn_in and ready:
+        ready, code = _burned_in(project, ready, level)
+        if code == INTERRUPTED:
+            return code
     if then_converge and ready:
         wanted = [each.name for each in ready]
-        code = converge(project, "", wanted, everything=False, why_run=False, at_once=8, json=False)
+        code = converge(project, "", wanted, everything=False, why_run=False, at_once=AT_ONCE, json=False)
         return code or (0 if len(ready) == len(chosen) else 1)
     return 0 if len(ready) == len(chosen) else 1
+
+
+def _burned_in(project: Project, machines: Sequence[Chosen], level: int) -> tuple[list[Chosen], int]:
+    """Converge machines with GPUs without letting them join the cluster, and burn them in; which machines are
+    good, and the exit code."""
+    from infra.commands.machines.converging import bring_in_line
+    from infra.drive.machines.burn_in import RECIPE
+    from infra.drive.machines.burn_in import burn_in as run
+    from infra.drive.progress import MachineProgress
+
+    with_gpus = [each for each in machines if each.gpus]
+    for each in machines:
+        if not each.gpus:
+            note(f"{each.name}: no GPUs, no burn-in")
+    lists = {
+        each.name: ",".join([*each.physical.run_list, RECIPE])
+        for each in with_gpus
+        if each.physical is not None
+    }
+    made = bring_in_line(project, with_gpus, why_run=False, at_once=AT_ONCE, run_lists=lists, secrets={})
+    there = {each.name for each in made.outcomes if each.phase == "done"}
+    outcomes = [each for each in made.outcomes if each.phase != "done"]
+    code = made.exit_code
+    if there and not made.stopped:
+        wanted = {each.name: each.fqdn for each in with_gpus if each.name in there}
+        with MachineProgress(wanted) as progress:
+            done = run(project.environment.build, wanted, level=level, at_once=AT_ONCE, watcher=progress)
+        outcomes += done.outcomes
+        code = done.exit_code or code
+    for outcome in outcomes:
+        if outcome.phase == "done":
+            say(f"{outcome.name}: burned in")
+        else:
+            note(f"error: {outcome.error}")
+        if outcome.kept:
+            note(f"  all of it: {outcome.kept}")
+    bad = {each.name for each in with_gpus} - {each.name for each in outcomes if each.phase == "done"}
+    return [each for each in machines if each.name not in bad], code
 
 
 def _physical(chosen: Iterable[Chosen]) -> list[tuple[Chosen, PhysicalNode]]:

@@ -28,7 +28,9 @@ def nodes(project: Project, site: str, names: Sequence[str], *, json: bool) -> i
     if json:
         say_json(rows)
     elif rows:
-        heading = ("node", "site", "state", "converged", "drift", "gpus", "os", "kernel", "versions")
+        heading = (
+            "node", "site", "state", "converged", "drift", "gpus", "burn-in", "os", "kernel", "versions",
+        )  # fmt: skip
         say(columns(heading, [_line(row) for row in rows]))
         for row in rows:
             if row["error"]:
@@ -94,6 +96,7 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
         "keys_elsewhere": bool(report and wanted and keyless(report.inputs, wanted)),
         "would_change": len(found.rehearsal.updated) if found.rehearsal else None,
         "gpus": {"spec": chosen.gpus, "present": found.gpu_count, "healthy": healthy, "reasons": sick},
+        "burn_in": found.burn_in.text if found.burn_in else None,
         "os": found.os,
         "kernel": found.kernel,
         "booted": found.booted.isoformat() if found.booted else None,
@@ -107,7 +110,7 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
     if row["state"] == "down":
-        return (row["node"], row["site"], "down", *[""] * 6)
+        return (row["node"], row["site"], "down", *[""] * 7)
     gpus = row["gpus"]
     seen = gpus["present"] if gpus["healthy"] is None else gpus["healthy"]
     return (
@@ -117,10 +120,22 @@ def _line(row: dict[str, Any]) -> tuple[str, ...]:
         _ago(row["converged"]),
         {"none": "none", None: "?"}.get(row["drift"], "changed"),
         f"{seen}/{gpus['spec']}" if gpus["spec"] or gpus["present"] else "·",
+        _burn_in(row["burn_in"]),
         row["os"],
         row["kernel"],
         ", ".join(f"{name} {version}" for name, version in row["packages"].items()),
     )
+
+
+def _burn_in(found: dict[str, Any] | None) -> str:
+    """``passed 2026-11-27``, ``failed 2026-11-27: memory``."""
+    from infra.drive.machines.report import parse_burn_in
+
+    made = parse_burn_in(found)
+    if made is None:
+        return "·"
+    failed = f": {', '.join(made.failed)}" if made.failed else ""
+    return f"{made.state} {made.began:%Y-%m-%d}{failed}"
 
 
 def _ago(moment: str | None) -> str:

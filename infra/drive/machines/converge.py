@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -36,7 +37,7 @@ _TAIL: Final = 12
 """Lines of Chef's output that are shown of a run that failed."""
 
 Phase: TypeAlias = Literal[
-    "waiting", "connecting", "installing", "copying", "converging", "done", "failed", "left out"
+    "waiting", "connecting", "installing", "copying", "converging", "burning in", "done", "failed", "left out"
 ]
 
 
@@ -83,7 +84,7 @@ class Watcher(Protocol):
     """Receives the progress of machines. Called from several threads."""
 
     def phase(self, name: str, phase: Phase, about: str = "") -> None:
-        """A machine's phase; ``about`` is the resource that Chef works on."""
+        """A machine's phase; ``about`` is the resource that Chef works on, or the test that runs."""
 
     def stopping(self, times: int) -> None:
         """A person asked to stop. Once: no machine is begun any more. Twice: those at work are cut off."""
@@ -120,31 +121,44 @@ def converge(
     if shutil.which("rsync") is None:
         raise DriveError("rsync not found on PATH; install it, here and on the machines")
     settings()  # said once, rather than by every machine
-    asked = 0
     clear(build)
-    cutting = _Cutting()
+    return on_each(
+        {
+            target.name: partial(_one, build, target, why_run, watcher, None if why_run else installing)
+            for target in targets
+        },
+        at_once=at_once,
+        watcher=watcher,
+    )
+
+
+def on_each(work: Mapping[str, Callable[[Cutting], Outcome]], *, at_once: int, watcher: Watcher) -> Run:
+    """Do each machine's work, ``at_once`` at a time, in order. One that fails stops no other; Ctrl-C as
+    `Watcher.stopping` has it."""
+    asked = 0
+    cutting = Cutting()
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal asked
         asked += 1
         watcher.stopping(asked)
 
-    def one(target: Target) -> Outcome:
+    def one(name: str) -> Outcome:
         if asked:
-            watcher.phase(target.name, "left out")
-            return Outcome(target.name, "left out", error="not started: stopped by you")
+            watcher.phase(name, "left out")
+            return Outcome(name, "left out", error="not started: stopped by you")
         began = time.monotonic()
         try:
-            outcome = _one(build, target, why_run, watcher, cutting, None if why_run else installing)
+            outcome = work[name](cutting)
         except CausewayError as problem:
-            outcome = Outcome(target.name, "failed", error=str(problem))
+            outcome = Outcome(name, "failed", error=str(problem))
         if outcome.phase == "failed" and asked > 1:
             outcome = replace(outcome, error="interrupted: stopped by you")
-        watcher.phase(target.name, outcome.phase)
+        watcher.phase(name, outcome.phase)
         return replace(outcome, seconds=time.monotonic() - began)
 
     with _on_ctrl_c(stop), ThreadPoolExecutor(max_workers=at_once) as pool:
-        running = [pool.submit(one, target) for target in targets]
+        running = [pool.submit(one, name) for name in work]
         # In small steps: a signal's handler runs between them.
         while not all(each.done() for each in running):
             if asked > 1:
@@ -168,7 +182,7 @@ def _on_ctrl_c(stop: Callable[[int, object], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class _Cutting:
+class Cutting:
     """Ends what is at work on machines. Nothing begins after the first `cut`."""
 
     def __init__(self) -> None:
@@ -202,8 +216,8 @@ def _one(
     target: Target,
     why_run: bool,
     watcher: Watcher,
-    cutting: _Cutting,
     installing: Installing | None,
+    cutting: Cutting,
 ) -> Outcome:
     watcher.phase(target.name, "connecting")
     with opened(target.fqdn) as remote:
@@ -236,7 +250,8 @@ def _one(
                 f"invoke enroll --nodes {target.name}"
             )
         made = report.fetch(remote, why_run=why_run)
-        kept = report.keep(build, target.name, made, listener.text, why_run=why_run)
+        kind = "why-run" if why_run else "converge"
+        kept = report.keep(build, target.name, kind, made.text if made else None, listener.text)
         gateway = target.payload.brings("strongswan")
         if code == 0 and gateway and not why_run and gateways.unconfirmed(remote):
             gateways.confirm(Machine(target.fqdn))
@@ -274,7 +289,7 @@ def _printed(lines: Sequence[str]) -> list[str]:
     return []
 
 
-def _copy(remote: Remote, folder: Path, cutting: _Cutting) -> None:
+def _copy(remote: Remote, folder: Path, cutting: Cutting) -> None:
     """Make the machine's repository a copy of ``folder``; ``DriveError`` with rsync's own words."""
     there = f"mkdir -p {REPOSITORY} && rsync"
     command = [

@@ -41,6 +41,38 @@ class Report:
     """All of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class BurnIn:
+    """A burn-in, as the machine wrote it down (``cookbooks/gpu/files/gpu_health/burn_in.py``)."""
+
+    state: str
+    """``running``, ``passed``, ``failed``, or ``skipped``: no test of the hardware ran."""
+    began: datetime
+    failed: tuple[str, ...]
+    """Names of the tests that failed."""
+    reasons: tuple[str, ...]
+    """What each of those said: ``memory: …``."""
+    text: Mapping[str, Any]
+    """All of it."""
+
+
+def parse_burn_in(found: object) -> BurnIn | None:
+    """A burn-in from its JSON value; None for what is none."""
+    if not isinstance(found, dict):
+        return None
+    try:
+        failed = [test for test in found["tests"] if test["result"] == "fail"]
+        return BurnIn(
+            str(found["state"]),
+            datetime.fromisoformat(found["started"]),
+            tuple(str(test["name"]) for test in failed),
+            tuple(": ".join([test["name"], *test["messages"][:1]]) for test in failed),
+            found,
+        )
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
 def parse(found: object) -> Report | None:
     """A report from its JSON value; None for what is none."""
     if not isinstance(found, dict):
@@ -79,17 +111,17 @@ def fetch(remote: Remote, *, why_run: bool) -> Report | None:
         return None
 
 
-def keep(build: Path, node: str, made: Report | None, log: str, *, why_run: bool) -> Path | None:
-    """Keep a run's report and its log; where they are. The oldest go, a converge's and a why-run's apart."""
+def keep(build: Path, node: str, kind: str, made: Mapping[str, Any] | None, log: str) -> Path | None:
+    """Keep a run's report and its log; where they are. The oldest go, those of each ``kind`` (``converge``,
+    ``why-run``, ``burn-in``) apart."""
     folder = build / "reports" / node
     folder.mkdir(parents=True, exist_ok=True)
-    kind = "why-run" if why_run else "converge"
     now = clock.now()
     stem = f"{now:%Y%m%dT%H%M%S.%f}Z-{kind}"
     (folder / f"{stem}.log").write_text(log, encoding="utf-8")
     kept = folder / f"{stem}.json"
     if made is not None:
-        kept.write_text(json.dumps(made.text, indent=2) + "\n", encoding="utf-8")
+        kept.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
     stems = sorted({path.name.rsplit(".", 1)[0] for path in folder.glob(f"*-{kind}.*")})
     for old in stems[:-KEPT]:
         for path in folder.glob(f"{old}.*"):

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from infra.drive import clock
-from infra.drive.machines.report import Report, parse
+from infra.drive.machines.report import BurnIn, Report, parse, parse_burn_in
 from infra.drive.ssh import Remote, opened, settings
 from infra.errors import CausewayError, DriveError
 from infra.shipped_files import ROOT
@@ -56,6 +56,8 @@ class Facts:
     """None before the health check has run."""
     gpu_trouble: str
     """What is wrong with its GPUs, in the health check's words; empty when all is well."""
+    burn_in: BurnIn | None
+    """The last one; None where there was none."""
     packages: Mapping[str, str]
     """Installed versions of what matters: kubelet, containerd, nvidia, …"""
     reboot: bool
@@ -123,6 +125,7 @@ def _facts(said: _Said, asked: datetime) -> Facts:
         gpu_trouble=""
         if not isinstance(gpu, dict) or gpu.get("healthy", True)
         else str(gpu.get("why") or "sick"),
+        burn_in=parse_burn_in(said.one.get("burn_in")),
         packages=dict(each.split(" ", 1) for each in said.many.get("package", ())),
         reboot="reboot" in said.one,
         secure_boot="secure_boot" in said.one,

@@ -54,6 +54,7 @@ FACTS = Facts(
     gpu_count=4,
     gpus=None,
     gpu_trouble="",
+    burn_in=None,
     packages={},
     reboot=False,
     secure_boot=False,

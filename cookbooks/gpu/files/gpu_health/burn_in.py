@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gpu_health import cluster, smi
@@ -37,6 +38,9 @@ _ALL_REDUCE = 600
 
 _ISOLATE, _RESET = 2, 6
 """Severities with which a GPU should not be used (dcgm_errors.h: DCGM_ERROR_ISOLATE, DCGM_ERROR_RESET)."""
+
+_REBOOT = Path("/run/reboot-required")
+"""With the driver, which replaces nouveau."""
 
 _GPU = 1  # dcgm_fields.h: DCGM_FE_GPU
 
@@ -72,7 +76,8 @@ def run(settings: Settings, level: int, limit: float, *, attended: bool) -> int:
         gpus = smi.query(settings)
         driver = smi.values(settings, "--query-gpu=driver_version")
     except (RefusedError, smi.FailedError, smi.HangsError, cluster.ClusterError) as problem:
-        print(f"the burn-in can't begin: {problem}", file=sys.stderr)
+        due = "; a reboot is due" if _REBOOT.exists() else ""
+        print(f"the burn-in can't begin: {problem}{due}", file=sys.stderr)
         return REFUSED
     record: dict[str, Any] = {
         "state": "running",
@@ -149,6 +154,11 @@ def _require_free(settings: Settings) -> str | None:
         raise RefusedError(f"one runs since {record['started']}")
     if busy := smi.values(settings, "--query-compute-apps=pid"):
         raise RefusedError(f"the GPUs are in use by the processes {', '.join(busy)}: drain the machine first")
+    if "Enabled" in smi.values(settings, "--query-gpu=mig.mode.current"):
+        raise RefusedError(
+            "GPUs are split into instances, which DCGM does not test; here: causeway-gpu-mig off && "
+            "causeway-gpu-health burn-in"
+        )
     if cluster.takes_pods(settings):
         raise RefusedError(f"{settings.node} takes pods: first, invoke cluster.drain {settings.node}")
     return settings.burn_in.read_text() if settings.burn_in.exists() else None
