@@ -2,3 +2,5 @@
 
 Data flows in one direction, through four verbs: load, resolve, render, drive.
 """
+
+__version__ = "1.0.0"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 from invoke.program import Program
 
+from infra import __version__
 from infra.tasks import namespace
 
 if __name__ == "__main__":
-    Program(version=version("causeway"), namespace=namespace, name="Causeway", binary="python -m infra").run()
+    Program(version=__version__, namespace=namespace, name="Causeway", binary="python -m infra").run()

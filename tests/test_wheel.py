@@ -20,6 +20,8 @@ from zipfile import ZipFile
 import pytest
 import yaml
 
+import causeway
+import infra
 from infra.drive import localaws
 from infra.drive.extras import MOTO
 from infra.errors import UsageError
@@ -61,6 +63,22 @@ def lab(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("repositories")
     run("infra", "new", "my-lab", folder=folder, packages=packages)
     return folder / "my-lab"
+
+
+@pytest.mark.parametrize(("name", "project"), [("causeway", "."), ("causeway_client", "client")])
+def test_the_packages_have_the_version_that_the_programs_say(
+    name: str, project: str, packages: Path, tmp_path: Path
+) -> None:
+    said = {"causeway": infra.__version__, "causeway_client": causeway.__version__}
+    if name == "causeway":
+        folder = packages.parent
+    else:
+        folder = tmp_path
+        words = [sys.executable, "-m", "uv", "build", "--wheel", "--quiet", "--out-dir", str(folder)]
+        subprocess.run([*words, str(ROOT / project)], check=True)
+    (wheel,) = folder.glob(f"{name}-*.whl")
+    assert wheel.name.split("-")[1] == said[name]
+    assert len(set(said.values())) == 1  # one release of both
 
 
 _WITHOUT_EXTRAS = "import sys; sys.modules |= {'moto': None, 'matplotlib': None}" + _PROGRAM

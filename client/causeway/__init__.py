@@ -11,4 +11,4 @@ __path__ = extend_path(__path__, __name__)
 from causeway.program import checkpoint, report, should_stop
 
 __all__ = ["checkpoint", "report", "should_stop"]
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -101,5 +101,5 @@ def image(facts: Facts) -> Iterator[Finding]:
     found = IMAGE_REFERENCE.fullmatch(text)
     if found and found["digest"] is None and found["tag"] in (None, "latest"):
         message = f"{text} is another image tomorrow, and another on each master"
-        hint = "name a version or a digest, as registry.lab.example/causeway/autoscaler:0.1.0"
+        hint = "name a version or a digest, as registry.lab.example/causeway/autoscaler:1.0.0"
         yield Finding(("autoscaler", "image"), message, hint)

@@ -167,7 +167,7 @@ class Autoscaler(Part):
     enabled: Annotated[Bool, IN_PLACE] = True
     """Whether it runs."""
     image: Annotated[ImageReference | None, IN_PLACE] = None
-    """Its container image, ``registry.lab.example/causeway/autoscaler:0.1.0``; ``docs/autoscaler.md`` has how
+    """Its container image, ``registry.lab.example/causeway/autoscaler:1.0.0``; ``docs/autoscaler.md`` has how
     it is built. Without one it does not run, and pools stay as large as they are."""
     dry_run: Annotated[Bool, IN_PLACE] = False
     """Whether it only says what it would do."""
