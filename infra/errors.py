@@ -34,6 +34,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from infra import __version__
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -160,4 +162,12 @@ class ProtectedError(DriveError):
 
 
 class LocalAwsError(DriveError):
-    """The embedded AWS could not be started, or ended."""
+    """The embedded AWS could not be started, or went away."""
+
+
+def newer(found: int, known: int) -> str:
+    """Why a file, or a record, of a newer format than ``known`` is refused."""
+    return (
+        f"written by a newer Causeway: its format is {found}, and Causeway {__version__} knows {known}; "
+        "update this one (pip install --upgrade causeway)"
+    )

@@ -44,7 +44,9 @@ class Policy:
     @classmethod
     def of(cls, text: str) -> Policy:
         values = json.loads(text)
-        return cls(**{**values, "workers": tuple(values["workers"])})
+        # A newer program may say more than this one knows.
+        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        return cls(**{**known, "workers": tuple(values["workers"])})
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,15 @@ from pydantic import (
     BeforeValidator,
     Field,
     PlainSerializer,
+    ValidationError,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
 
+from causeway import __version__
+from causeway.errors import CausewayError
 from causeway.part import Part
 from causeway.search.fields import Sweep
 from causeway.units import DURATION, SIZE, exact_duration, exact_size, parse_duration, parse_size
@@ -368,6 +371,19 @@ def written(job: Job) -> dict[str, Any]:
     """Return the job as it would be in a file, without defaults."""
     fields: dict[str, Any] = job.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return fields
+
+
+def recorded(values: Mapping[str, Any], run: str) -> Job:
+    """Return the job of a record, as ``written`` gave it. ``run``: whose record, for the message. Raises
+    CausewayError if this program does not understand it."""
+    try:
+        return Job.model_validate(values)
+    except ValidationError as error:
+        field = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+        raise CausewayError(
+            f"the job of {run} was submitted by another version: causeway {__version__} does not understand "
+            f"its field {field}; pip install --upgrade causeway-client"
+        ) from None
 
 
 def timed(job: Job, seconds: int | None) -> Job:

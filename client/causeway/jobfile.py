@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from causeway import __version__
 from causeway.errors import InputError, Problem
 from causeway.job import LABEL, Job, joined, tasks_of
 from causeway.jobyaml import BOOL, NULL, Keys, compose, parse
@@ -303,6 +304,8 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
         what, hint = _what(each, keys), ""
         if each["type"] == "extra_forbidden":
             hint = _near(keys, _FORMS.get(str(each["loc"][-2])) if keys[1:] else None)
+        elif keys == ("version",) and isinstance(each["input"], int) and each["input"] > 1:
+            hint = f"causeway {__version__} knows version 1: pip install --upgrade causeway-client"
         elif each["type"] == "missing" and keys == ("run",):
             hint = "set it in the file, or write the command after `--`"
         problem = Problem("", ".".join(keys), what, hint)

@@ -25,7 +25,7 @@ from causeway import packages, runtime
 from causeway.code.archive import unpack
 from causeway.errors import CausewayError
 from causeway.holding import note_holder
-from causeway.job import Job, written
+from causeway.job import Job, recorded, written
 from causeway.places import Place, saving
 from causeway.restoring import link
 from causeway.shipped import ship
@@ -121,7 +121,7 @@ def find_here(name: str, root: Path | None = None) -> tuple[Path, Job]:
         record = record_of(folder)
     except FileNotFoundError:
         raise CausewayError(f"no run {name} on this machine, in {folder.parent}") from None
-    return folder, Job.model_validate(record["job"])
+    return folder, recorded(record["job"], name)
 
 
 def runs_here(root: Path | None = None) -> list[Path]:

@@ -20,7 +20,7 @@ from causeway.cluster.runs import places
 from causeway.cluster.started import keep_started, priced
 from causeway.cluster.store import Store, asked
 from causeway.code.archive import unpack
-from causeway.job import Job, written
+from causeway.job import Job, recorded, written
 from causeway.local import find_here, is_running, record_of, runs_here, unpack_here
 from causeway.machines import runs as machines
 from causeway.machines import state
@@ -154,7 +154,7 @@ class OfCluster:
 
     def known(self) -> Known:
         run = runs.find(self._cluster, self._namespace, self._name)
-        job = Job.model_validate(run.job)
+        job = recorded(run.job, run.name)
         storage = self._store.of_run(run.name)
         started = keep_started(storage, run)
         with asked("look for what the run left"):

@@ -20,7 +20,7 @@ from typing import IO, Any, ClassVar
 from platformdirs import user_data_path
 
 from causeway.errors import CausewayError
-from causeway.job import Job, written
+from causeway.job import Job, recorded, written
 from causeway.reported import parsed
 from causeway.search.engine import Engine
 from causeway.search.fields import Sweep
@@ -132,7 +132,7 @@ class FileBench(Bench, ABC):
 
     @cached_property
     def job(self) -> Job:
-        return Job.model_validate(search_record(self.folder)["job"])
+        return recorded(search_record(self.folder)["job"], self.folder.name)
 
     @property
     def sweep(self) -> Sweep:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from infra import __version__
 from infra.autoscaler.node_properties import Resources, Taint
 from infra.errors import UsageError
 
@@ -110,7 +111,8 @@ def parse(text: bytes | str) -> Config:
         return msgspec.json.decode(text, type=Config)
     except msgspec.MsgspecError as error:
         raise UsageError(
-            f"the autoscaler's configuration: {error}; render it with `invoke render`"
+            f"the autoscaler's configuration: {error}; this is Causeway {__version__}: render it with the "
+            "same version (invoke cluster.up), or build this image of the version that rendered it"
         ) from error
 
 

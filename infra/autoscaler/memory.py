@@ -134,6 +134,7 @@ def load(text: str | bytes) -> Memory:
     """Parse a memory; an empty one if it is invalid, as a newer or damaged one must not stop the
     controller."""
     try:
-        return msgspec.json.decode(text, type=Memory)
+        found = msgspec.json.decode(text, type=Memory)
     except msgspec.MsgspecError:
         return Memory()
+    return found if found.version == Memory().version else Memory()

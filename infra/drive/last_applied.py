@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from infra.drive.build_folders import Folders
-from infra.errors import DriveError
+from infra.errors import DriveError, newer
 from infra.files import Files
 
 _ABOUT = "applied.json"
+_VERSION = 1
+"""Of the snapshot's form. One that says none is of version 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ def remember(folders: Folders, files: Files, about: Mapping[str, Any]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8", newline="")
     fresh.mkdir(parents=True, exist_ok=True)
-    (fresh / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (fresh / _ABOUT).write_text(json.dumps({"version": _VERSION, **about}, indent=1) + "\n", encoding="utf-8")
     _swap(fresh, folders.applied)
 
 
@@ -90,6 +92,9 @@ def _told(place: Path) -> Mapping[str, Any]:
         raise damaged(place) from None
     if not isinstance(told, dict):
         raise damaged(place)
+    version = told.pop("version", _VERSION)
+    if version > _VERSION:
+        raise DriveError(f"{place / _ABOUT}: {newer(version, _VERSION)}")
     return told
 
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from infra import __version__
 from infra.drive import (
     clock,
     destruction,
@@ -377,6 +378,7 @@ def apply(
                 job.files,
                 {
                     "environment": job.environment,
+                    "causeway": __version__,
                     "applied": clock.now().isoformat(timespec="seconds"),
                     "only": list(plan.only),
                     "engine": str(job.engine),

@@ -16,9 +16,10 @@ from typing import Any
 from infra.drive import last_applied
 from infra.drive.build_folders import Folders
 from infra.drive.state_backends import ChangedError, Place, S3Place
-from infra.errors import DriveError
+from infra.errors import DriveError, newer
 
 _ATTEMPTS = 3
+_VERSION = 1
 
 
 def fetch(folders: Folders, place: Place) -> None:
@@ -56,7 +57,7 @@ def forget(place: Place, state: Mapping[str, Any]) -> None:
 
 
 def _store(place: S3Place, about: Mapping[str, Any], files: Mapping[str, str]) -> None:
-    data = gzip.compress(json.dumps({"version": 1, "about": about, "files": files}).encode(), mtime=0)
+    data = gzip.compress(json.dumps({"version": _VERSION, "about": about, "files": files}).encode(), mtime=0)
     for attempt in range(_ATTEMPTS):
         stored = place.get(_key(place))
         if stored is not None:
@@ -79,6 +80,8 @@ def _key(place: S3Place) -> str:
 def _unpacked(data: bytes, place: S3Place) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     try:
         values = json.loads(gzip.decompress(data))
+        if values["version"] > _VERSION:
+            raise DriveError(f"s3://{place.bucket}/{_key(place)}: {newer(values['version'], _VERSION)}")
         return dict(values["about"]), dict(values["files"])
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         raise DriveError(

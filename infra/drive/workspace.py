@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from infra.drive.build_folders import Folders, private
 from infra.drive.flock import Taken, held
-from infra.errors import DriveError
+from infra.errors import DriveError, newer
 from infra.files import Files
 
 STAGING = ".staging"
@@ -26,6 +26,8 @@ READY = ".ready"
 """New files, complete, while they are moved into place: the move is always completed, never undone."""
 KEPT_ASIDE = ".orig"
 
+_VERSION = 1
+"""Of the manifest's form."""
 _RESERVED = frozenset({STAGING, READY, "state", "manifest.json", ".unprotected"})
 
 
@@ -80,7 +82,10 @@ def write(build: Path, files: Files) -> Written:
 def owned(build: Path) -> dict[str, str]:
     """Path → SHA-256 of every file written by us; empty before the first write."""
     try:
-        listed = json.loads((build / "manifest.json").read_text(encoding="utf-8"))["files"]
+        found = json.loads((build / "manifest.json").read_text(encoding="utf-8"))
+        if found["version"] > _VERSION:
+            raise DriveError(f"{build / 'manifest.json'}: {newer(found['version'], _VERSION)}")
+        listed = found["files"]
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError):
@@ -193,7 +198,7 @@ def _place(staged: Path, target: Path) -> None:
 
 
 def _write_manifest(build: Path, manifest: Mapping[str, str]) -> None:
-    text = json.dumps({"version": 1, "files": dict(sorted(manifest.items()))}, indent=1) + "\n"
+    text = json.dumps({"version": _VERSION, "files": dict(sorted(manifest.items()))}, indent=1) + "\n"
     fresh = build / READY / "manifest.json"
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(build / "manifest.json")

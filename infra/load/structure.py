@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from infra.errors import Path, Problem, dotted
+from infra.errors import Path, Problem, dotted, newer
 from infra.load.completions import OfAnyName, annotation_at, completions, kind_of, likely_fields, likely_kind
 from infra.load.source import Value, replaced
 from infra.nearest import nearest
@@ -190,6 +190,8 @@ class _Fault:
             case "union_tag_invalid":
                 tags = self.context["expected_tags"].replace(",", " or")
                 return self._choice(self.context["tag"], _choices(tags))
+            case "literal_error" if self.path == ("version",) and str(self.input).isdigit():
+                return "SPEC003", newer(int(str(self.input)), 1), "or write 1"
             case "literal_error" | "enum":
                 return self._choice(str(self.input), _choices(self.context["expected"]))
         return "SPEC003", *self._form()

@@ -14,7 +14,7 @@ from ipaddress import IPv4Network
 
 import yaml
 
-from infra.errors import Path, Position, Problem, SpecError, dotted
+from infra.errors import Path, Position, Problem, SpecError, dotted, newer
 from infra.nearest import nearest
 from infra.resolve.allocate_numbers import kind_of
 from infra.resolve.claims import Claim, Source, above, lineage
@@ -208,8 +208,10 @@ class _Reader:
 
     def version(self, node: yaml.Node) -> None:
         if not isinstance(node, yaml.ScalarNode) or node.value != str(VERSION):
-            message = f"a lock file of version {_shown(node)}; this Causeway knows version {VERSION}"
-            self.wrong("LOCK004", ("version",), message, _line(node), "use the Causeway that wrote it")
+            message, hint = f"{_shown(node)} is not a version; {VERSION} is", _RESTORE
+            if isinstance(node, yaml.ScalarNode) and node.value.isdigit() and int(node.value) > VERSION:
+                message, hint = newer(int(node.value), VERSION), ""
+            self.wrong("LOCK004", ("version",), message, _line(node), hint)
 
     def blocks(self, node: yaml.Node) -> dict[str, IPv4Network]:
         blocks: dict[str, IPv4Network] = {}

@@ -21,7 +21,7 @@ from causeway.cluster.labels import OURS, SWEEP
 from causeway.cluster.offer import Offer, Tracking
 from causeway.cluster.runs import path_of
 from causeway.code.source import Source
-from causeway.job import Job, written
+from causeway.job import Job, recorded, written
 from causeway.jobfile import of_trial
 from causeway.runtime import NEVER_WORKS
 from causeway.search.engine import Engine
@@ -78,7 +78,7 @@ class Order:
     def of(cls, whole: Whole) -> Order:
         given = whole.order
         source = Source(given["source"]["commit"], given["source"]["branch"], "", 0)
-        return cls(whole.name, Job.model_validate(given["job"]), given["code"], given["person"], source)
+        return cls(whole.name, recorded(given["job"], whole.name), given["code"], given["person"], source)
 
     def engine(self, whole: Whole) -> Engine:
         """Return the engine, with later changes to the search applied."""

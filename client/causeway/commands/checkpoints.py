@@ -15,7 +15,7 @@ from rich.text import Text
 from causeway.checkpoints import Checkpoint, Part, Policy, whole
 from causeway.commands.tables import table
 from causeway.errors import CausewayError, InputError, Problem
-from causeway.job import Job
+from causeway.job import recorded
 from causeway.kept import rows
 from causeway.machines.state import Run
 from causeway.restoring import BrokenError, fetch
@@ -111,7 +111,7 @@ def _of_run(
 
     cluster = Cluster()
     namespace = cluster.namespace(group)
-    job = Job.model_validate(runs.find(cluster, namespace, name, placed=False).job)
+    job = recorded(runs.find(cluster, namespace, name, placed=False).job, name)
     storage, volume = (
         Store(cluster, namespace).of_run(name, "checkpoints/"),
         volume_of(job, namespace, cluster.offer),

@@ -20,7 +20,7 @@ from causeway.cluster.runs import Run
 from causeway.cluster.store import Kept, Store
 from causeway.commands.describing import counted_files
 from causeway.errors import CausewayError, InputError, Problem
-from causeway.job import Job
+from causeway.job import Job, recorded
 from causeway.units import format_size
 from causeway.workers import ends_with, workers_of
 
@@ -82,7 +82,7 @@ def _code_of(
         digest, unpack = str(record_of(here)["code"]), partial(unpack_here, here)
     else:
         store, run = _opened(name, group)
-        job = Job.model_validate(run.job)
+        job = recorded(run.job, run.name)
         digest, unpack = run.code, partial(store.unpack_code, run.code)
     if not digest:
         raise CausewayError(f"{name} was submitted without code")
@@ -149,7 +149,7 @@ def put(name: str, group: str | None, sources: Sequence[str], *, as_json: bool) 
 
 def first_worker(run: Run) -> str:
     """Return the name of the first worker: ``chief-0`` or ``worker-0``."""
-    return f"{ends_with(workers_of(Job.model_validate(run.job)))}-0"
+    return f"{ends_with(workers_of(recorded(run.job, run.name)))}-0"
 
 
 def _place(name: str, first: str) -> PurePosixPath:

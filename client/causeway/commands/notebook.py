@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.text import Text
 
 from causeway.errors import CausewayError, InputError, Problem
-from causeway.job import Job
+from causeway.job import Job, recorded
 from causeway.units import parse_duration
 
 _FIRST_PORT, _PORTS = 20_000, 10_000
@@ -121,7 +121,7 @@ def open_in_cluster(name: str, group: str | None, *, port: int, browser: bool) -
     cluster = Cluster()
     namespace = cluster.namespace(group)
     run, worker = running(out, cluster, namespace, name, None)
-    there = of_run(name, Job.model_validate(run.job))
+    there = of_run(name, recorded(run.job, name))
     pod = f"/api/v1/namespaces/{namespace}/pods/{worker.name}"
     return _show(
         out,

@@ -33,7 +33,7 @@ from causeway.commands.run import show_plan
 from causeway.commands.wait import wait_for
 from causeway.commands.waiting import before
 from causeway.errors import CausewayError, DeclinedError, InputError, Problem
-from causeway.job import Job, seeded, timed
+from causeway.job import Job, recorded, seeded, timed
 from causeway.jobfile import LoadedJob, load
 from causeway.kept import copy_seconds
 from causeway.overview import OfCluster
@@ -298,7 +298,7 @@ def rerun(name: str, group: str | None, *, exact: bool, as_json: bool, detach: b
     before = find(cluster, namespace, name)
     if before.code and not Store(cluster, namespace).keep_code(before.code):
         raise CausewayError(gone(name))
-    job = Job.model_validate(before.job)
+    job = recorded(before.job, before.name)
     repeats: Repeated | None = None
     differs: list[str] = []
     if exact:
@@ -323,7 +323,7 @@ def go_on(cluster: Cluster, before: Run, seconds: int | None, *, yes: bool) -> s
         raise CausewayError(
             f"{before.name} has left no checkpoint; causeway rerun {before.name} starts it from the beginning"
         )
-    job = timed(Job.model_validate(before.job), seconds)
+    job = timed(recorded(before.job, before.name), seconds)
     return _submit_again(out, cluster, before, job, continues, yes=yes)
 
 

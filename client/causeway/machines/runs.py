@@ -19,7 +19,7 @@ from typing import IO, Any
 from causeway import checkpoints
 from causeway.checkpoints import Part, Policy
 from causeway.errors import CausewayError
-from causeway.job import Job, timed, written
+from causeway.job import Job, recorded, timed, written
 from causeway.machines import records, state
 from causeway.machines.placement import emptied, gpus_of, place, shortest_first, wanted
 from causeway.machines.ssh import Host, at_once, hosts_named, tried
@@ -358,7 +358,7 @@ def homes(run: Run) -> list[str]:
 
 
 def job_of(run: Run) -> tuple[Job, tuple[Workers, ...]]:
-    job = Job.model_validate(run.record["job"])
+    job = recorded(run.record["job"], run.name)
     return job, workers_of(job)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from infra.drive.pki import authority, encryption, records
 from infra.drive.pki.problems import PkiError
 from infra.drive.secrets.store import Store
+from infra.errors import newer
 
 _PURPOSE: Final = "backup"
 _PREFIX: Final = "pki/"
@@ -33,8 +34,8 @@ def unpack(data: bytes, passphrase: str) -> dict[str, str]:
     match document:
         case {"causeway pki backup": 1}:
             pass
-        case {"causeway pki backup": int()}:
-            raise PkiError("the backup: written by a newer version of this program; update this one")
+        case {"causeway pki backup": int(version)}:
+            raise PkiError(f"the backup: {newer(version, 1)}")
         case _:
             raise PkiError("the backup: not a backup of a PKI; give the file that the backup wrote")
     values = json.loads(encryption.unseal(document, passphrase, _PURPOSE, "the backup"))

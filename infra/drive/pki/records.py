@@ -33,6 +33,7 @@ from infra.drive import x509_builder
 from infra.drive.pki import tls_crypt
 from infra.drive.secrets.store import PKI_ROOT
 from infra.drive.x509_builder import Entry, Kind, PublicKey, Signer
+from infra.errors import newer
 
 ROOT: Final = PKI_ROOT
 _VERSION: Final = 1
@@ -358,7 +359,7 @@ def _json(text: str) -> dict[str, Any]:
         case {"version": 1}:
             return dict(found)
         case {"version": int(version)} if version > _VERSION:
-            raise DamagedError("written by a newer version of this program; update this one")
+            raise DamagedError(newer(version, _VERSION))
     raise DamagedError("not in the form that was written")
 
 

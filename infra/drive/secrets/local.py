@@ -23,6 +23,7 @@ from infra.drive.flock import Taken, held
 from infra.drive.secrets import keyfile
 from infra.drive.secrets.keyfile import Key
 from infra.drive.secrets.store import SecretsError, check_name, check_value
+from infra.errors import newer
 
 _NONCE: Final = 12
 _PATIENCE: Final = 30.0
@@ -150,9 +151,7 @@ class LocalStore:
                     )
                 return dict(document)
             case {"version": int(version)} if version > 1:
-                raise SecretsError(
-                    f"{self._file}: written by a newer version of this program; update this one"
-                )
+                raise SecretsError(f"{self._file}: {newer(version, 1)}")
             case _:
                 raise self._damaged("not in the form that was written")
 

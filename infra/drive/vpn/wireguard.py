@@ -20,7 +20,7 @@ from typing import Final
 from infra.drive.pki import naming
 from infra.drive.secrets.store import SecretsError, Store, ensure
 from infra.drive.ssh import Machine
-from infra.errors import UsageError
+from infra.errors import UsageError, newer
 from infra.model.remote import Vpn, VpnUser
 
 KEY_FILE: Final = "etc/wireguard/wg-laptops.key"
@@ -29,6 +29,7 @@ PEERS_FILE: Final = "etc/remote-access/peers.json"
 """On a server, relative to ``/``: its devices, read by ``remote-access peers``."""
 
 _TOOL: Final = "/usr/local/sbin/remote-access"
+_VERSION: Final = 1
 _DEVICES: Final = "access/wireguard/devices/"
 _KEY_BYTES: Final = 32
 _DAY: Final = timedelta(days=1)
@@ -241,6 +242,7 @@ def _place(own: Mapping[int, Device], user: VpnUser, name: str) -> int:
 
 def _record(device: Device) -> str:
     fields = {
+        "version": _VERSION,
         "device": device.name,
         "key": device.key,
         "issued": device.issued.isoformat(),
@@ -254,6 +256,8 @@ def _device(name: str, text: str) -> Device:
     try:
         user, place, number = name.removeprefix(_DEVICES).split("/")
         told = json.loads(text)
+        if told.get("version", _VERSION) > _VERSION:
+            raise SecretsError(f"{name}: {newer(told['version'], _VERSION)}")
         revoked = told.get("revoked")
         return Device(
             user,
