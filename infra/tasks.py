@@ -151,6 +151,19 @@ def plan(
     """
 
 
+@command("upgrade", "upgrading:upgrade")
+def upgrade(
+    env: Env = "",
+    json: Json = False,
+    detailed_exitcode: Annotated[bool, "exit with 2 when there is something to do"] = False,
+    rehearse: Rehearse = False,
+) -> None:
+    """Show what the installed version would change since the last apply, and the commands in their order.
+
+    Example: invoke upgrade --env research
+    """
+
+
 @command("apply", "planning:apply", parameters={"destroy": "named"})
 def apply(
     env: Env = "",

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.commands import account_zones, cluster_access, pki_store, retiring, session, states
+from infra import __version__
+from infra.commands import account_zones, cluster_access, pki_store, recorded, retiring, session, states
 from infra.commands.environment import Environment, Project
 from infra.commands.rendering import write
 from infra.commands.terminal import ask, note, say, say_json, tell_count
@@ -29,7 +30,7 @@ def ready(
 
     ``only`` are the sites to limit the plan to: an unknown one is reported before anything is started.
     """
-    from infra.drive import lifecycle
+    from infra.drive import last_applied, lifecycle
 
     project = states.project(environment, changeable=changeable)
     tell_count(project.loaded.problems, environment.name)
@@ -48,6 +49,11 @@ def ready(
         account_zones.require(project)
     write(project)
     project, job = retiring.settle(project, session.job(project), changeable=changeable)
+    if was := recorded.newer(last_applied.about(job.folders) or {}):
+        note(
+            f"warning: Causeway {was} made the last apply, and this is {__version__}, which may take back "
+            f"what that one brought: install {was}, or a newer one"
+        )
     return project, states.same_account(project, job)
 
 
@@ -82,7 +88,7 @@ def plan(
             say(summary.text(NOTHING, environment=environment.name, notes=notes))
         return 0
     project, job = found
-    planned = _planned(project, job, only=only, named=named, out=out)
+    planned = make_plan(project, job, only=only, named=named, out=out)
     _show(job, project, planned, named, json=json, notes=pki_store.notes(project, {**os.environ, **job.env}))
     if planned.saved.has_changes and not json:
         note(f"Saved. `{lifecycle.apply_command(job, planned.saved)}` does exactly this.")
@@ -100,11 +106,12 @@ def apply(environment: Environment, *, named: tuple[str, ...], yes: bool) -> int
     project, job = readied
     found = lifecycle.waiting(job)
     if found is None:
-        planned = _planned(project, job, named=named, pending=True)
+        planned = make_plan(project, job, named=named, pending=True)
         found = planned.saved
         _show(job, project, planned, named, json=False)
         if found.has_changes and not yes:
             _agreed(f"Apply this to {environment.name}? Type yes:", "yes", "--yes")
+    job = replace(job, record=recorded.record(project))
     outcome = lifecycle.apply(job, found, named=named, listener=progress())
     project, job = retiring.settle(project, job)
     if found.has_changes:
@@ -166,7 +173,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
         say(f"Nothing to destroy: {without_terraform(environment)}")
         return 0
     project, job = found
-    planned = _planned(project, job, destroy=True, pending=True)
+    planned = make_plan(project, job, destroy=True, pending=True)
     if planned.saved.has_changes:
         _show(job, project, planned, (), json=False)
         if confirm != environment.name:
@@ -185,7 +192,7 @@ def destroy(environment: Environment, *, confirm: str) -> int:
     return 0
 
 
-def _planned(
+def make_plan(
     project: Project,
     job: Job,
     *,

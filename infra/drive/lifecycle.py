@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from infra import __version__
 from infra.drive import (
     clock,
     destruction,
@@ -78,7 +77,9 @@ class Job:
     account: str = ""
     """The AWS account of the credentials; empty if not relevant."""
     options: str = ""
-    """The command-line options that select the environment, in hints; by default ``--env lab``."""
+    """What names it on a command line, in hints: ``--env lab``; that by default."""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """What an apply remembers besides: of the version that applies."""
 
     @property
     def folders(self) -> Folders:
@@ -377,8 +378,8 @@ def apply(
                 folders,
                 job.files,
                 {
+                    **job.record,
                     "environment": job.environment,
-                    "causeway": __version__,
                     "applied": clock.now().isoformat(timespec="seconds"),
                     "only": list(plan.only),
                     "engine": str(job.engine),
