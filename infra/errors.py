@@ -162,7 +162,7 @@ class ProtectedError(DriveError):
 
 
 class LocalAwsError(DriveError):
-    """The embedded AWS could not be started, or went away."""
+    """The embedded AWS could not be started, or ended."""
 
 
 def newer(found: int, known: int) -> str:

@@ -77,7 +77,7 @@ class Job:
     account: str = ""
     """The AWS account of the credentials; empty if not relevant."""
     options: str = ""
-    """What names it on a command line, in hints: ``--env lab``; that by default."""
+    """The command-line options that select the environment, in hints; by default ``--env lab``."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """What an apply remembers besides: of the version that applies."""
 
