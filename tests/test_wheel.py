@@ -1,18 +1,20 @@
 """The wheel: it brings all that a lab's own repository needs, far from a checkout.
 
 It is built by its build system and unpacked into an empty folder, with bytecode beside modules, as pip leaves
-it; what it needs is from this environment.
+it; what it needs is from this environment. One test, of the area `terraform`, installs it with pip instead.
 """
 
 from __future__ import annotations
 
 import compileall
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 from zipfile import ZipFile
@@ -46,12 +48,21 @@ def run(*words: str, folder: Path, packages: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    words = [sys.executable, "-m", "uv", "build", "--wheel", "--quiet", "--out-dir", str(folder), str(ROOT)]
+def built(tree: Path, folder: Path) -> Path:
+    words = [sys.executable, "-m", "uv", "build", "--wheel", "--quiet", "--out-dir", str(folder), str(tree)]
     subprocess.run(words, check=True)
     (wheel,) = folder.glob("causeway-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def packages(wheel: Path) -> Path:
+    folder = wheel.parent
     ZipFile(wheel).extractall(folder / "packages")
     # As pip does: also what is Python among templates and cookbooks.
     compileall.compile_dir(folder / "packages", quiet=1)
@@ -196,3 +207,86 @@ def test_another_moto_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(UsageError, match=r"5\.9\.0"):
         localaws.start(tmp_path / "aws", "lab")
+
+
+class Environment:
+    """A virtual environment. pip finds what a wheel needs in this test's own packages, and asks no index."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder / "bin"
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        (packages,) = folder.glob("lib/python*/site-packages")
+        # Their own .pth files, of which one names this checkout, are not read.
+        (packages / "of_the_test.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+    def __call__(self, *words: str, folder: Path, code: int = 0) -> str:
+        """A program of it, or one of the system that starts them."""
+        env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "INFRA_ENV")}
+        env |= {"PATH": f"{self.bin}:{os.environ['PATH']}", "PIP_NO_INDEX": "1"}
+        done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    def version(self) -> str:
+        """Of the installed Causeway, which is not this checkout."""
+        program = "import infra, importlib.metadata as m; print(infra.__file__, m.version('causeway'))"
+        file, version = self(str(self.bin / "python"), "-c", program, folder=self.bin).split()
+        assert file.startswith(str(self.bin.parent))
+        return version
+
+
+OLDER = "0.0.1"
+
+
+@pytest.fixture(scope="module")
+def older_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the same tree, with a lower version."""
+    folder = tmp_path_factory.mktemp("older")
+    for name in ("README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("infra", "cookbooks", "packer", "templates", "docs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".site"))
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    older, times = re.subn(r'(?m)^version = ".*"$', f'version = "{OLDER}"', declared)
+    assert times == 1
+    (folder / "pyproject.toml").write_text(older, encoding="utf-8")
+    return built(folder, folder / "dist")
+
+
+@pytest.mark.timeout(1200)
+def test_a_lab_is_made_applied_and_upgraded(older_wheel: Path, wheel: Path, tmp_path: Path) -> None:
+    first = Environment(tmp_path / "first")
+    first("pip", "install", "--quiet", f"causeway[local] @ {older_wheel.as_uri()}", folder=tmp_path)
+    first("python", "-m", "infra", "new", "my-lab", folder=tmp_path)
+    lab = tmp_path / "my-lab"
+    environment = Environment(lab / ".venv")
+    environment("make", "install", folder=lab)
+    assert environment.version() == OLDER
+    try:
+        environment("python", "-m", "invoke", "plan", "--detailed-exitcode", folder=lab, code=2)
+        environment("python", "-m", "invoke", "apply", folder=lab)
+        assert changes(environment, lab) == []
+        lock = (lab / "environments/my-lab.lock.yaml").read_bytes()
+
+        requirements = lab / "requirements.txt"
+        requirements.write_text(requirements.read_text().replace(older_wheel.as_uri(), wheel.as_uri()))
+        environment("make", "install", folder=lab)
+        assert environment.version() not in ("", OLDER)
+        assert wheel.name.startswith(f"causeway-{environment.version()}-")
+        environment("python", "-m", "infra", "new", ".", folder=lab)
+        assert (lab / "requirements.txt").read_text() == f"causeway[local] @ {wheel.as_uri()}\n"
+        assert json.loads(environment("python", "-m", "invoke", "diff", "--json", folder=lab))["files"] == []
+        assert changes(environment, lab) == []
+        assert (lab / "environments/my-lab.lock.yaml").read_bytes() == lock
+        environment("python", "-m", "invoke", "destroy", "--confirm", "my-lab", folder=lab)
+    finally:
+        environment("python", "-m", "invoke", "local.down", folder=lab)
+
+
+def changes(environment: Environment, lab: Path) -> list[object]:
+    """What a plan would do; none of it, where nothing has changed."""
+    plan = json.loads(
+        environment("python", "-m", "invoke", "plan", "--json", "--detailed-exitcode", folder=lab)
+    )
+    return [*plan["changes"], *plan["undeclared"]]
