@@ -45,25 +45,24 @@ def values(tokens: list[str], contexts: Mapping[str, ParserContext]) -> Collecti
     if place is None:
         return ()
     context, arguments = contexts[tokens[place]], tokens[place + 1 :]
-    taking = {flag: argument for flag, argument in context.flags.items() if argument.takes_value}
+    # The flags have the short forms as aliases, which are not among their items.
+    taking = {
+        word: context.flags[word].name
+        for word in arguments
+        if word in context.flags and context.flags[word].takes_value
+    }
+    pairs = [*pairwise(["", *arguments])]
+    positional = [word for before, word in pairs if not word.startswith("-") and before not in taking]
+    environment = next((value for option, value in pairs if taking.get(option) == "env"), "")
     before, last = ["", "", *arguments][-2:]
-    if last in taking:
-        name = taking[last].name
-    elif before in taking:
-        name = taking[before].name
-    elif len(arguments) < 2 and not last.startswith("-") and context.positional_args:
-        name = context.positional_args[0].name
-    else:
-        return ()
-    if name not in _VALUES:
-        return ()
-    found = _VALUES[name](_environment(arguments))
-    return () if last in found else found
-
-
-def _environment(arguments: list[str]) -> str:
-    pairs = pairwise(arguments)
-    return next((value for option, value in pairs if option in ("--env", "-e")), "")
+    expected = [taking[word] for word in (last, before) if word in taking][:1]
+    if last not in taking and not last.startswith("-") and positional in ([], [last]):
+        expected += [argument.name for argument in context.positional_args[:1]]
+    for name in expected:
+        found = _VALUES[name](environment) if name in _VALUES else ()
+        if last not in found:
+            return found
+    return ()
 
 
 def _environments(_: str) -> list[str]:
