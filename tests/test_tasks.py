@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from invoke.collection import Collection
 from render.tools import needs
 
@@ -76,6 +77,41 @@ def test_addresses_shows_every_block_under_its_owner() -> None:
     assert ["supernet", "10.0.0.0/8"] in lines
     assert ["sites/lab", "10.200.0.0/22"] in lines
     assert "private-us-west-2a" in [name for name, _ in lines]
+
+
+def test_gpus_are_listed_by_names_that_a_spec_may_use(project: Path) -> None:
+    """Never by one that several sizes of memory share, which is refused (SITE039)."""
+    listed = json.loads(invoke("catalogue", "--gpus", "--json").stdout)
+    names = {name: gpu["memory_mib"] for gpu in listed for name in (gpu["model"], *gpu["also"])}
+    assert names["v100-16gb"] == 16384
+    assert names["a100-80gb"] == 81920
+    assert not {"a100", "v100"} & {*names}
+    nodes = {
+        f"gpu-{at}": {"address": f"10.200.0.{at + 10}", "gpus": {"model": name, "count": 1}}
+        for at, name in enumerate(names)
+    }
+    spec = {
+        "version": 1,
+        "name": "gpus",
+        "domain": "gpus.internal",
+        "sites": {"rack": {"kind": "physical", "cidr": "10.200.0.0/22", "nodes": nodes}},
+    }
+    (project / "environments/gpus.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+    found = json.loads(invoke("validate", "--env", "gpus", "--json", folder=project).stdout)
+    assert [problem for problem in found if problem["path"].endswith(".gpus.model")] == []
+    table = invoke("catalogue", "--gpus").stdout.splitlines()
+    assert {line.split()[0] for line in table[1:]} == {gpu["model"] for gpu in listed}
+
+
+def test_the_policies_of_an_environment_are_written(project: Path) -> None:
+    done = invoke("iam", "--env", "minimal", "--json", folder=project)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert Path(told["folder"]) == Path("build/minimal/iam")
+    for policy in told["policies"]:
+        statements = json.loads((project / told["folder"] / policy["file"]).read_text())["Statement"]
+        assert [each["Sid"] for each in statements] == policy["statements"]
+    assert {"plan.json", "apply.json", "bake.json"} & {policy["file"] for policy in told["policies"]}
 
 
 def test_render_writes_what_is_new_and_keeps_what_must_not_move(project: Path) -> None:

@@ -136,6 +136,11 @@ def sizes(slug: str) -> Sequence[str]:
     return sorted(found.values()) if len(found) > 1 else ()
 
 
+def written(gpu: Gpu) -> Sequence[str]:
+    """How a spec may name it, the usual name first: ``v100-16gb``, as a ``v100`` may also have 32 GB."""
+    return [word for word in (gpu.slug, *gpu.aliases) if not sizes(word)]
+
+
 @cache
 def _by_word() -> Mapping[str, str]:
     """Every accepted name of a GPU → its slug."""
@@ -147,5 +152,6 @@ def _by_word() -> Mapping[str, str]:
 
 
 def _word(text: str) -> str:
-    """``NVIDIA TITAN X (Pascal)`` → ``titan-x-pascal``."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-").removeprefix("nvidia-")
+    """``NVIDIA TITAN X (Pascal)`` → ``titan-x-pascal``, ``Tesla V100`` → ``v100``."""
+    word = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return word.removeprefix("nvidia-").removeprefix("tesla-")

@@ -122,33 +122,34 @@ def catalogue(
 def _gpus(*, json: bool) -> int:
     from infra.catalogue import gpus
 
-    found = [gpu for name in gpus.names() if (gpu := gpus.find(name)) is not None]
+    every = [gpu for name in gpus.names() if (gpu := gpus.find(name)) is not None]
+    found = [(gpu, [*gpus.written(gpu)]) for gpu in every]
     if json:
         say_json(
             [
                 {
-                    "model": gpu.slug,
+                    "model": words[0],
                     "name": gpu.name,
-                    "also": list(gpu.aliases),
+                    "also": words[1:],
                     "class": gpu.gpu_class,
                     "memory_mib": gpu.memory_mib,
                     "compute_capability": gpu.compute_capability,
                     "drivers": [gpu.first_driver, gpu.last_driver],
                 }
-                for gpu in found
+                for gpu, words in found
             ]
         )
         return 0
     rows = [
         (
-            gpu.slug,
+            words[0],
             gpu.gpu_class,
             f"{gpu.memory_mib / 1024:.0f} GiB",
             gpu.compute_capability,
             f"{gpu.first_driver} to {gpu.last_driver or 'today'}",
-            ", ".join(gpu.aliases),
+            ", ".join(words[1:]),
         )
-        for gpu in sorted(found, key=lambda gpu: (float(gpu.compute_capability), gpu.slug))
+        for gpu, words in sorted(found, key=lambda row: (float(row[0].compute_capability), row[0].slug))
     ]
     say(columns(("model", "class", "memory", "compute", "drivers", "also"), rows))
     return 0

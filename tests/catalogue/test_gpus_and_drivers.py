@@ -136,6 +136,7 @@ def test_cuda_on_a_driver(branch: int, cuda: str, runs: bool) -> None:
         ("a100", ["a100-40gb", "a100-80gb"]),
         ("NVIDIA A100", ["a100-40gb", "a100-80gb"]),
         ("v100", ["v100-16gb", "v100-32gb"]),
+        ("Tesla V100", ["v100-16gb", "v100-32gb"]),
         ("a100-40gb", []),
         ("h100", []),  # one size
         ("titan-x-pascal", []),
