@@ -122,6 +122,18 @@ def test_a_lab_renders_what_a_checkout_renders(lab: Path, packages: Path, tmp_pa
     assert ours == theirs
 
 
+def test_what_the_first_spec_has_in_comments_is_sound(lab: Path, packages: Path, tmp_path: Path) -> None:
+    """Also all of it together, as somebody has it who takes the comments' marks away."""
+    written = (lab / "environments/my-lab.yaml").read_text()
+    spec, parts = re.subn(r"(?m)^  # (?=  |\S+:)", "  ", written)
+    assert parts > 5
+    shutil.copytree(lab, tmp_path / "lab", ignore=shutil.ignore_patterns("build"))
+    (tmp_path / "lab/environments/my-lab.yaml").write_text(spec)
+    assert json.loads(run("invoke", "validate", "--json", folder=tmp_path / "lab", packages=packages)) == []
+    resolved = run("invoke", "spec", folder=tmp_path / "lab", packages=packages)
+    assert {*yaml.safe_load(resolved)["sites"]} == {"us-west-2", "rack"}
+
+
 def test_a_lab_plans_and_has_cookbooks_and_scripts(lab: Path, packages: Path) -> None:
     said = run("invoke", "plan", folder=lab, packages=packages)
     assert "my-lab: " in said
