@@ -28,8 +28,8 @@ locals {
     # kube-proxy's figures, and the kubelet.
     ssh-kubelet = { group = "ssh", protocol = "tcp", from = 10249, to = 10250 }
     # Metrics of GPUs, on machines that have any.
-    ssh-cards = { group = "ssh", protocol = "tcp", from = 9400, to = 9400 }
-    efs-nfs   = { group = "efs", protocol = "tcp", from = 2049, to = 2049 }
+    ssh-gpu-metrics = { group = "ssh", protocol = "tcp", from = 9400, to = 9400 }
+    efs-nfs         = { group = "efs", protocol = "tcp", from = 2049, to = 2049 }
   }
 
   # Masters, gateways and SSH nodes are nodes too.
