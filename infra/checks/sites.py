@@ -177,7 +177,7 @@ def gateway_unclear(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "give a node the role, or name one with 'node:'")
 
 
-@check("SITE041", Level.ERROR, "A standby gateway lacks what takes over from the other one.")
+@check("SITE044", Level.ERROR, "A standby gateway lacks what takes over from the other one.")
 def standby(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.physical_sites.items():
         gateway, path = site.gateway, ("sites", name, "gateway", "standby")
@@ -203,7 +203,7 @@ def standby(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "say 'routing: bgp'")
 
 
-@check("SITE042", Level.ERROR, "A virtual address is not a free address of the site's LAN.")
+@check("SITE045", Level.ERROR, "A virtual address is not a free address of the site's LAN.")
 def virtual_address(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.physical_sites.items():
         found = site.gateway.virtual_address if site.gateway is not None else None
@@ -217,7 +217,7 @@ def virtual_address(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"{found} is the address of {owners[0]}", "name an address that no node has")
 
 
-@check("SITE043", Level.WARNING, "A virtual address without a standby has no effect.")
+@check("SITE046", Level.WARNING, "A virtual address without a standby has no effect.")
 def virtual_address_unused(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.physical_sites.items():
         gateway = site.gateway
