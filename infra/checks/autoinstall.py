@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from infra.catalogue import drivers
 from infra.checks.facts import Facts, Node
 from infra.checks.registry import Finding, check
 from infra.errors import Level, dotted
+from infra.model.disks import installer_match
+from infra.schema import defaults
+from infra.schema.sites import SystemDisks
+
+_BESIDE_ROOT: Final = 2 * 1024
+"""MiB of a disk that are not the volume group's: what boots, and the array's and LVM's own records."""
 
 
 @check("SITE025", Level.WARNING, "A GPU's driver is older than the kernels of its Ubuntu release.")
@@ -33,14 +40,66 @@ def _driver(node: Node) -> int | None:
     return best.branch if best is not None else None
 
 
-@check("SITE026", Level.WARNING, "A physical node has two disks for its system.")
+@check("SITE026", Level.WARNING, "A physical node has two disks for its system, and no RAID 1.")
 def one_system_disk(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
-        system = [index for index, disk in enumerate(node.node.disks) if disk.use == "system"]
-        for index in system[1:]:
+        system = _system_disks(node)
+        for index in system[1:] if _system(facts, node).raid is None else ():
             first = dotted(node.at("disks", system[0])[-2:])
             message = f"Ubuntu is installed on {first} alone"
-            yield Finding(node.at("disks", index, "use"), message, "make it scratch")
+            hint = "make it scratch, or give the node 'system: {raid: 1}'"
+            yield Finding(node.at("disks", index, "use"), message, hint)
+
+
+@check("SITE041", Level.ERROR, "RAID 1 without two disks for the system.")
+def two_mirrored_disks(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        count = len(_system_disks(node))
+        if _system(facts, node).raid is not None and count != 2:
+            path = node.at("system", "raid") if node.node.system else node.at()
+            message = f"RAID 1 needs two disks with 'use: system', and {node.name} has {count}"
+            yield Finding(path, message, "list both in 'disks', or give the node 'system: {}'")
+
+
+@check("SITE042", Level.ERROR, "The root volume does not fit on its disk, or there is no LVM for it.")
+def root_volume(facts: Facts) -> Iterator[Finding]:
+    # A site's value is said once, however many nodes have it.
+    yield from {finding.path: finding for finding in _root_volumes(facts)}.values()
+
+
+def _root_volumes(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        system = _system(facts, node)
+        if system.root is None:
+            continue
+        path = node.at("system", "root") if node.node.system else ("sites", node.site, "system", "root")
+        sizes = [node.node.disks[index].size for index in _system_disks(node)]
+        if not system.lvm:
+            message = "only a logical volume has a size of its own"
+            yield Finding(path, message, "add 'lvm: true', or remove root")
+        elif sizes and system.root + _BESIDE_ROOT > min(sizes):
+            message = f"{system.root // 1024} GiB for root do not fit on a disk of {min(sizes) // 1024} GiB"
+            yield Finding(path, message, f"{_BESIDE_ROOT // 1024} GiB of the disk are for booting: take less")
+
+
+@check("SITE043", Level.ERROR, "Ubuntu's installer does not find a disk by the link that names it.")
+def disk_of_seed(facts: Facts) -> Iterator[Finding]:
+    for node in facts.nodes:
+        seeded = facts.physical_sites[node.site].autoinstall and node.node.mac is not None
+        for index in _system_disks(node) if seeded else ():
+            device = node.node.disks[index].device
+            if device.startswith("/dev/disk/") and "path" in installer_match(device):
+                message = f"the installer finds disks by serial number, port or kernel name, not by {device}"
+                hint = "use its link in /dev/disk/by-id with the model and serial number (ata-…, nvme-…)"
+                yield Finding(node.at("disks", index, "device"), message, hint)
+
+
+def _system(facts: Facts, node: Node) -> SystemDisks:
+    return defaults.system_disks(facts.physical_sites[node.site], node.node)
+
+
+def _system_disks(node: Node) -> list[int]:
+    return [index for index, disk in enumerate(node.node.disks) if disk.use == "system"]
 
 
 @check("SITE027", Level.ERROR, "A site's router is not on its LAN.")

@@ -10,6 +10,7 @@ from infra.checks.facts import Facts
 from infra.checks.phrases import listed, meant, meant_one_of, repeated
 from infra.checks.registry import Finding, check
 from infra.errors import Level, Path, dotted
+from infra.model.disks import whole_disk
 from infra.schema.kubernetes import Kubernetes
 from infra.schema.sites import Nat, NodeRole, Routing
 
@@ -293,8 +294,13 @@ def gpu_role(facts: Facts) -> Iterator[Finding]:
 @check("SITE019", Level.ERROR, "A physical node names a disk twice.")
 def disk_twice(facts: Facts) -> Iterator[Finding]:
     for node in facts.nodes:
-        for index, device in repeated([disk.device for disk in node.node.disks]):
-            message = f"{device} is described already"
+        devices = [disk.device for disk in node.node.disks]
+        again = {index: f"{device} is described already" for index, device in repeated(devices)}
+        for index, device in enumerate(devices):
+            whole = whole_disk(device)
+            if whole != device and whole in devices:
+                again[index] = f"{device} is a part of {whole}, which is described as well"
+        for index, message in again.items():
             yield Finding(node.at("disks", index, "device"), message, "remove one, or correct its device")
 
 

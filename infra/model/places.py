@@ -105,6 +105,16 @@ class PhysicalDisk(Struct, frozen=True):
     use: Literal["system", "scratch", "nfs"]
 
 
+class SystemDisks(Struct, frozen=True):
+    """How Ubuntu is laid out on the disks with ``use: system``."""
+
+    mirrored: bool = False
+    """Two of them, as RAID 1."""
+    lvm: bool = False
+    root_mib: int | None = None
+    """Of the logical volume; None for all of the volume group."""
+
+
 class Gpus(Struct, frozen=True):
     """The GPUs of one machine, all of one model."""
 
@@ -152,6 +162,7 @@ class PhysicalNode(Struct, frozen=True):
     """Its default gateway."""
     resolvers: tuple[IPv4Address, ...]
     reserved: Reserved
+    system: SystemDisks = SystemDisks()
     taints: tuple[Taint, ...] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     """Allocatable resources in Kubernetes quantities: cpu, memory, pods, nvidia.com/gpu."""

@@ -29,6 +29,7 @@ from infra.model.places import (
     RetiredRegion,
     Routing,
     Subnet,
+    SystemDisks,
     Tunnel,
 )
 from infra.model.sharing import shared, sharing_labels
@@ -40,7 +41,7 @@ from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
 from infra.schema import Spec
 from infra.schema import sites as written
-from infra.schema.defaults import hub, linked_sites, region_order, zones_of
+from infra.schema.defaults import hub, linked_sites, region_order, system_disks, zones_of
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",
@@ -205,6 +206,7 @@ def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
 def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: str) -> PhysicalNode:
     node = site.nodes[host]
     router = _router(site, host)
+    system = system_disks(site, node)
     node_gpus = _gpus(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
     if node_gpus is not None and node.gpus is not None:
         node_gpus = shared(node_gpus, node.gpus.time_slices, node.gpus.mig)
@@ -235,6 +237,7 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
         run_list=run_list(roles, node_gpus),
         labels=dict(sorted(labels.items())),
         ubuntu=node.ubuntu or site.ubuntu,
+        system=SystemDisks(system.raid is not None, system.lvm, system.root),
         router=router,
         # The site's resolver must not use itself as a resolver.
         resolvers=tuple(each for each in site.resolvers if each != node.address) or (router,),

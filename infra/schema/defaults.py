@@ -10,7 +10,7 @@ from infra.catalogue import instances, regions
 from infra.schema.cluster import Spec
 from infra.schema.kubernetes import PriorityClass
 from infra.schema.pools import Pool
-from infra.schema.sites import AwsSite, PhysicalSite
+from infra.schema.sites import AwsSite, PhysicalNode, PhysicalSite, SystemDisks
 
 ZONES: Final = 3
 """The number of the region's zones that a site uses by default."""
@@ -58,6 +58,11 @@ def linked_sites(spec: Spec, region: AwsSite) -> list[tuple[str, PhysicalSite]]:
 
 SERVERS_OF_CLIENTS: Final = 8
 """The number of VPN servers among which the clients' range is divided, so that adding one renumbers none."""
+
+
+def system_disks(site: PhysicalSite, node: PhysicalNode) -> SystemDisks:
+    """How Ubuntu is laid out on a node: as it says, or its site."""
+    return node.system or site.system
 
 
 def server_prefix(clients: int) -> int:

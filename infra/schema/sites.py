@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from ipaddress import IPv4Network
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -65,6 +65,21 @@ class PhysicalDisk(Part):
     """What it holds: the operating system, scratch space, or exported file systems."""
 
 
+_INSTALLED: Final = IN_PLACE("machines that are installed from now on have it")
+
+
+class SystemDisks(Part):
+    """How Ubuntu is laid out on the disks with ``use: system``, by autoinstall."""
+
+    raid: Annotated[Literal["1"] | None, _INSTALLED] = None
+    """``1``: two disks mirror each other (RAID 1, by md), and the machine boots from either. Default: one
+    disk alone."""
+    lvm: Annotated[Bool, _INSTALLED] = False
+    """Whether the root file system is on a logical volume: ``root`` of the volume group ``system``."""
+    root: Annotated[Size | None, Field(ge=20 * 1024), _INSTALLED] = None
+    """The size of that logical volume; the rest of the volume group stays free. Default: all of it."""
+
+
 class PhysicalGpus(Part):
     """The GPUs of a physical node, all of one model."""
 
@@ -105,6 +120,8 @@ class PhysicalNode(Part):
     """Kubernetes taints that it registers with; one that changes later is changed by ``kubectl taint``."""
     ubuntu: Annotated[Literal["22.04", "24.04"] | None, REPLACES("it is reinstalled, by hand")] = None
     """The Ubuntu release that is installed on it. Default: its site's."""
+    system: Annotated[SystemDisks | None, _INSTALLED] = None
+    """How Ubuntu is laid out on its disks. Default: its site's."""
 
 
 class Gateway(Part):
@@ -167,6 +184,8 @@ class PhysicalSite(Part):
     network or a USB stick. If not, they are installed by other means."""
     ubuntu: Annotated[Literal["22.04", "24.04"], REPLACES("machines are reinstalled, by hand")] = "24.04"
     """The Ubuntu release that is installed on its machines."""
+    system: Annotated[SystemDisks, _INSTALLED] = Field(default_factory=SystemDisks)
+    """How Ubuntu is laid out on their disks; a node may have its own."""
     router: Annotated[Address | None, IN_PLACE("machines that are installed from now on have it")] = None
     """The LAN's default gateway. Default: the gateway's node; for that one itself, and at a site without,
     the LAN's first address."""

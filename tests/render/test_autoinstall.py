@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +23,7 @@ from strategies.reading import read
 from strategies.specs import Plain, specs
 
 from infra.model import Cluster
-from infra.model.places import PhysicalDisk, PhysicalNode
+from infra.model.places import PhysicalDisk, PhysicalNode, SystemDisks
 from infra.render.autoinstall import render
 from infra.render.autoinstall.seeds import quoted
 from infra.resolve.cluster import resolve
@@ -107,7 +109,9 @@ def test_a_machine_is_found_by_its_mac_or_not_at_all() -> None:
     [
         ("/dev/sda", {"path": "/dev/sda"}),
         ("/dev/disk/by-id/ata-Samsung_SSD_860_EVO_S3Z2", {"serial": "Samsung_SSD_860_EVO_S3Z2"}),
-        ("/dev/disk/by-id/nvme-CT1000P5SSD8_21042D", {"serial": "CT1000P5SSD8_21042D"}),
+        # Its ID_SERIAL on Ubuntu 24.04 is CT1000P5SSD8_21042D_1.
+        ("/dev/disk/by-id/nvme-CT1000P5SSD8_21042D", {"serial": "CT1000P5SSD8_21042D*"}),
+        ("/dev/disk/by-path/pci-0000:00:1f.2-ata-1", {"id_path": "pci-0000:00:1f.2-ata-1"}),
         ("/dev/disk/by-id/nvme-eui.0025385b21404321", {"path": "/dev/disk/by-id/nvme-eui.0025385b21404321"}),
         ("/dev/disk/by-id/ata-odd[1]*", {"serial": "odd[[]1][*]"}),
     ],
@@ -119,11 +123,111 @@ def test_the_system_s_disk_is_the_one_that_was_named(device: str, match: dict[st
     assert "interactive-sections" not in found
 
 
-@pytest.mark.parametrize("disks", [(), (PhysicalDisk("/dev/sda", 1, "nfs"),)])
-def test_without_a_system_disk_somebody_is_asked(disks: tuple[PhysicalDisk, ...]) -> None:
-    found = seed(render(with_node(golden("research"), "titan-a01", disks=disks)), "titan-a01")
-    assert found["interactive-sections"] == ["storage"]
+MIRROR: Final = (
+    PhysicalDisk("/dev/disk/by-id/ata-A", 1, "system"),
+    PhysicalDisk("/dev/sdz", 1, "scratch"),
+    PhysicalDisk("/dev/disk/by-id/ata-B", 1, "system"),
+)
+
+LAYOUTS: Final = (
+    SystemDisks(mirrored=True),
+    SystemDisks(lvm=True),
+    SystemDisks(mirrored=True, lvm=True),
+    SystemDisks(mirrored=True, lvm=True, root_mib=204800),
+)
+
+
+def laid_out(system: SystemDisks) -> Cluster:
+    return with_node(golden("research"), "titan-a01", disks=MIRROR, system=system)
+
+
+def of_kind(actions: Iterable[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
+    return [action for action in actions if action["type"] == kind]
+
+
+@pytest.mark.parametrize("system", LAYOUTS)
+def test_raid_and_lvm_are_on_the_disks_that_were_named(system: SystemDisks) -> None:
+    cluster = laid_out(system)
+    check(cluster)
+    found = seed(render(cluster), "titan-a01")
+    actions = found["storage"]["config"]
     assert "layout" not in found["storage"]
+    assert found["storage"]["swap"] == {"size": 0}
+
+    serials = ["A", "B"] if system.mirrored else ["A"]
+    disks = of_kind(actions, "disk")
+    assert [disk["match"] for disk in disks] == [{"serial": serial} for serial in serials]
+    seen: set[str] = set()
+    for action in actions:
+        named = (action.get(key, ()) for key in ("device", "volume", "volgroup", "devices"))
+        assert {each for value in named for each in ([value] if isinstance(value, str) else value)} <= seen
+        assert action["id"] not in seen
+        seen.add(action["id"])
+
+    # Each disk boots by itself: GRUB's place with BIOS, a formatted ESP with UEFI.
+    for disk in disks:
+        parts = [part for part in of_kind(actions, "partition") if part["device"] == disk["id"]]
+        assert [part.get("flag") for part in parts] == ["bios_grub", "boot", None]
+        assert [part.get("grub_device") for part in (disk, *parts)] == [True, None, True, None]
+        formats = {each["volume"]: each["fstype"] for each in of_kind(actions, "format")}
+        assert formats[parts[1]["id"]] == "fat32"
+
+    below = [part["id"] for part in of_kind(actions, "partition") if part["size"] == -1]
+    for raid in of_kind(actions, "raid"):
+        assert raid["devices"] == below
+        below = [raid["id"]]
+    for group in of_kind(actions, "lvm_volgroup"):
+        assert group["devices"] == below
+        [volume] = of_kind(actions, "lvm_partition")
+        assert volume["size"] == ("100%" if system.root_mib is None else "204800M")
+        below = [volume["id"]]
+    root, esp = of_kind(actions, "mount")
+    assert root["path"] == "/"
+    assert [each["volume"] for each in of_kind(actions, "format") if each["id"] == root["device"]] == below
+    # With one disk gone, its ESP is missing, and the machine starts all the same.
+    assert esp["path"] == "/boot/efi"
+    assert "nofail" in esp["options"].split(",")
+
+
+@pytest.mark.parametrize("firmware", ["uefi", "bios"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_early_command_leaves_grub_where_the_firmware_starts_it(
+    firmware: str, wrapped: bool, tmp_path: Path
+) -> None:
+    """Curtin, without UEFI, runs grub-install on every action with ``grub_device``, an ESP too."""
+    found = seed(render(laid_out(LAYOUTS[0])), "titan-a01")
+    config = tmp_path / "autoinstall.yaml"
+    config.write_text(yaml.safe_dump({"autoinstall": found} if wrapped else found))
+    [command] = found["early-commands"]
+    efi = tmp_path if firmware == "uefi" else tmp_path / "absent"
+    command = command.replace("/autoinstall.yaml", str(config)).replace("/sys/firmware/efi", str(efi))
+    run("sh", "-ec", command.replace("python3", sys.executable))
+    left = yaml.safe_load(config.read_text())
+    actions = (left["autoinstall"] if wrapped else left)["storage"]["config"]
+    kinds = {action["type"] for action in actions if action.get("grub_device")}
+    assert kinds == ({"disk", "partition"} if firmware == "uefi" else {"disk"})
+    assert len(actions) == len(found["storage"]["config"])
+
+
+@pytest.mark.parametrize("system", [SystemDisks(), *LAYOUTS])
+def test_the_installer_s_own_schema_accepts_a_seed(system: SystemDisks) -> None:
+    """``autoinstall-schema.json`` of canonical/subiquity, which leaves what is in ``storage`` to curtin."""
+    folder = os.environ.get("SUBIQUITY_TREE")
+    if folder is None:
+        pytest.skip("SUBIQUITY_TREE names no source of Ubuntu's installer")
+    schema = json.loads((Path(folder) / "autoinstall-schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(seed(render(laid_out(system)), "titan-a01"), schema)
+
+
+@pytest.mark.parametrize("system", [SystemDisks(), *LAYOUTS])
+@pytest.mark.parametrize("disks", [(), (PhysicalDisk("/dev/sda", 1, "nfs"),)])
+def test_without_a_system_disk_somebody_is_asked(
+    disks: tuple[PhysicalDisk, ...], system: SystemDisks
+) -> None:
+    cluster = with_node(golden("research"), "titan-a01", disks=disks, system=system)
+    found = seed(render(cluster), "titan-a01")
+    assert found["interactive-sections"] == ["storage"]
+    assert found["storage"] == {"swap": {"size": 0}}
 
 
 def test_jumbo_frames_are_set_where_the_lan_has_them() -> None:

@@ -133,7 +133,7 @@ def physical_sites(draw: st.DrawFn, number: int) -> Plain:
             cpus=32,
             memory="128 GiB",
             gpus=draw(maybe(st.just({"model": "titan-x-pascal", "count": 4}))),
-            disks=draw(maybe(st.just([{"device": "/dev/sda", "size": "1 TiB", "use": "system"}]))),
+            **draw(st.sampled_from(SYSTEMS)),
         )
     return written(
         kind="physical",
@@ -146,6 +146,17 @@ def physical_sites(draw: st.DrawFn, number: int) -> Plain:
         ubuntu=draw(maybe(st.sampled_from(["22.04", "24.04"]))),
         router=draw(maybe(st.just(str(lan[1])))),
     )
+
+
+DISK: Final = {"device": "/dev/sda", "size": "1 TiB", "use": "system"}
+
+SYSTEMS: Final[tuple[Plain, ...]] = (
+    {},
+    {"disks": [DISK]},
+    {"disks": [DISK], "system": {"lvm": True, "root": "100 GiB"}},
+    {"disks": [DISK, {**DISK, "device": "/dev/disk/by-id/nvme-X_1"}], "system": {"raid": 1, "lvm": True}},
+)
+"""Disks of a node and what is on them; RAID 1 has two."""
 
 
 @st.composite

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import re
 from typing import Any, Final
@@ -10,12 +9,10 @@ from typing import Any, Final
 from infra.files import Files
 from infra.model import Cluster
 from infra.model.places import PhysicalNode, PhysicalSite
+from infra.render.autoinstall import disks
 from infra.render.templating import fill
 
 _TEMPLATES: Final = "autoinstall"
-
-_BY_ID: Final = re.compile(r"/dev/disk/by-id/(?:ata|nvme|scsi|usb|virtio)-(?!eui\.|nvme\.|0x)(.+)")
-"""Links that udev names by a disk's ID_SERIAL (systemd, 60-persistent-storage.rules)."""
 
 _USUAL: Final = 1500
 """Ethernet's MTU, used if the spec does not set one."""
@@ -25,13 +22,14 @@ _UNLIKE_JSON: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 def render(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> Files:
     """``user-data``, ``meta-data`` and ``network-config``."""
-    system = next((disk.device for disk in node.disks if disk.use == "system"), None)
-    values: dict[str, object] = {
-        key: quoted(value) for key, value in _values(cluster, site, node, system).items()
-    }
+    system = tuple(disk.device for disk in node.disks if disk.use == "system")
+    values: dict[str, object] = {key: quoted(value) for key, value in _values(cluster, site, node).items()}
     values["mtu"] = None if site.mtu == _USUAL else site.mtu
     # The disk to erase is never guessed: if the spec does not name it, the installer asks at the console.
     values["interactive"] = None if system else quoted(["storage"])
+    layout = disks.layout(system, node.system)
+    values["layout"] = quoted(layout) if layout else None
+    values["actions"] = [quoted(action) for action in disks.actions(system, node.system)]
     names = ("user-data", "meta-data", "network-config")
     return {name: fill(f"{_TEMPLATES}/{name}.j2", node=node.name, site=site.name, **values) for name in names}
 
@@ -42,7 +40,7 @@ def quoted(value: object) -> str:
     return _UNLIKE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def _values(cluster: Cluster, site: PhysicalSite, node: PhysicalNode, system: str | None) -> dict[str, Any]:
+def _values(cluster: Cluster, site: PhysicalSite, node: PhysicalNode) -> dict[str, Any]:
     admin = cluster.access.admin
     return {
         "instance": f"{cluster.environment}-{node.name}",
@@ -53,14 +51,6 @@ def _values(cluster: Cluster, site: PhysicalSite, node: PhysicalNode, system: st
         "address": f"{node.address}/{site.lan.prefixlen}",
         "router": str(node.router),
         "resolvers": [str(each) for each in node.resolvers],
-        "storage": {**({"layout": _layout(system)} if system else {}), "swap": {"size": 0}},
         "login": admin.login,
         "keys": list(admin.ssh_keys),
     }
-
-
-def _layout(device: str) -> dict[str, Any]:
-    """One file system on one disk, for BIOS and UEFI; other disks are not touched."""
-    named = _BY_ID.fullmatch(device)
-    match = {"serial": glob.escape(named[1])} if named else {"path": glob.escape(device)}
-    return {"name": "direct", "match": match}
