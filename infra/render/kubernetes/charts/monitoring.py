@@ -42,6 +42,16 @@ LABELS: Final = ("site", "pool", "capacity-type", "rack", "gpu-model", "gpu-fami
 """Node labels below ``causeway.dev/`` that metrics have."""
 
 
+_DISABLED: Final = (
+    # People's certificates live for hours, those of their programs for one: it would never be silent.
+    "KubeClientCertificateExpiration",
+    # They know nodes only; DiskMirrorDegraded is about every machine.
+    "NodeRAIDDegraded",
+    "NodeRAIDDiskFailure",
+)
+"""Alerts of the chart that are not wanted."""
+
+
 def releases(cluster: Cluster) -> list[Release]:
     """The release, or nothing if Prometheus is disabled. Grafana is part of it, with the values of its own
     add-on."""
@@ -49,9 +59,7 @@ def releases(cluster: Cluster) -> list[Release]:
     values = {
         "fullnameOverride": NAMESPACE,
         "crds": {"enabled": True},
-        # Certificates of users are valid for hours, those of programs for one hour, so the alert would always
-        # fire.
-        "defaultRules": {"disabled": {"KubeClientCertificateExpiration": True}},
+        "defaultRules": {"disabled": dict.fromkeys(_DISABLED, True)},
         "prometheus": _prometheus(cluster),
         "alertmanager": _alertmanager(cluster),
         "grafana": _grafana() if grafana is not None else {"enabled": False},
