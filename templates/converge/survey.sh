@@ -20,6 +20,10 @@ ip -o -4 addr show scope global 2>/dev/null | awk '{ print $4 }' | while read -r
   text address "${address%/*}"
 done
 lsblk -bdno PATH,SIZE,TYPE 2>/dev/null | awk '$3 == "disk" { print $1, $2 }' | while read -r disk; do text disk "$disk"; done
+# How many disks an array lacks (kernel, "RAID arrays"): "md0 1".
+for path in /sys/block/md*/md/degraded; do
+  if [ -r "$path" ]; then array=${path#/sys/block/}; text array "${array%%/*} $(cat "$path")"; fi
+done
 # NVIDIA's display and 3D controllers (PCI vendor 10de, classes 0300 and 0302).
 gpus=0
 for path in /sys/bus/pci/devices/*; do

@@ -91,6 +91,16 @@ def test_converge_then_nodes(project: Path, hosts: Hosts) -> None:
     assert {"ok", "none"} <= {*lines["titan-01"].split()}
     assert "down" in lines["store-01"]
     assert "store-01.test.internal" in err
+    block = "/sys/block"
+    hosts["titan-02"].shell(
+        f"mount -t tmpfs none {block} && mkdir -p {block}/md0/md && echo 1 >{block}/md0/md/degraded"
+    )
+    out, err = invoke(project, hosts, "nodes", "--nodes", "titan-*", "--json", code=1)
+    assert {row["node"]: (row["state"], row["degraded"]) for row in json.loads(out)} == {
+        "titan-01": ("ok", {}),
+        "titan-02": ("degraded RAID", {"md0": 1}),
+    }
+    hosts["titan-02"].shell(f"umount {block}")
     # What a machine was sent is no longer what it would be sent.
     spec = project / "environments" / "racks.yaml"
     spec.write_text(spec.read_text().replace("titan-02: {", "titan-02: {labels: {lab/use: spare}, "))

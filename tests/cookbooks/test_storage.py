@@ -169,6 +169,8 @@ USED = {
     "a part of": disk("sdd", fstype="LVM2_member", children=[disk("vg-x", type="lvm")]),
     "mounted at /": disk("sdh", mountpoint="/"),
     "linux_raid_member": disk("sde", fstype="linux_raid_member"),
+    "a part of /dev/md1": disk("sdi", fstype="linux_raid_member", children=[disk("md1", type="raid1")]),
+    "LVM2_member": disk("sdj", fstype="LVM2_member"),
 }
 
 
@@ -184,6 +186,7 @@ def test_blank_disks_are_whole_writable_and_empty(ask: Ask) -> None:
         disk("nvme1n1"),
         disk("nvme3n1"),
         disk("loop0", type="loop"),
+        disk("md2", type="raid1"),
         disk("sr0", type="rom"),
         disk("sdf", ro=True),
         disk("sdg", size=0),

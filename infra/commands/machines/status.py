@@ -37,6 +37,8 @@ def nodes(project: Project, site: str, names: Sequence[str], *, json: bool) -> i
                 note(row["error"])
             for reason in row.get("gpus", {}).get("reasons", ()):
                 note(f"{row['node']}: {reason}")
+            for array, missing in row.get("degraded", {}).items():
+                note(f"{row['node']}: the array {array} lacks {missing} of its disks")
             if row.get("keys_elsewhere"):
                 note(f"{row['node']}: its keys are not in this folder; drift is judged by everything else")
     return 0 if all(row["state"] == "ok" for row in rows) else 1
@@ -76,9 +78,11 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
     ]
     if not sick and found.gpu_trouble:
         sick = [found.gpu_trouble]
+    degraded = {array: missing for array, missing in found.arrays.items() if missing}
     state = (
         "never converged" if report is None
         else "failed" if not report.success
+        else "degraded RAID" if degraded
         else "unhealthy GPU" if sick or (healthy is not None and healthy < chosen.gpus)
         else "ok"
     )  # fmt: skip
@@ -102,6 +106,7 @@ def _row(chosen: Chosen, found: Facts | CausewayError, wanted: str | None) -> di
         "booted": found.booted.isoformat() if found.booted else None,
         "reboot_required": found.reboot,
         "secure_boot": found.secure_boot,
+        "degraded": degraded,
         "chef": report.chef if report else None,
         "cookbooks": dict(report.cookbooks) if report else {},
         "packages": dict(found.packages),

@@ -64,6 +64,11 @@ def _differences(node: PhysicalNode, facts: Facts) -> Iterator[Difference]:
             yield Difference("disk", disk.device, ", ".join(sorted(facts.disks)) or "none", False)
         elif size < disk.size_mib * _LESS:
             yield Difference(f"size of {disk.device}", f"{disk.size_mib} MiB", f"{size} MiB", False)
+    if node.system.mirrored and not facts.arrays:
+        yield Difference("RAID", "level 1 for the system's disks", "has no array", False)
+    for array, missing in facts.arrays.items():
+        if missing:
+            yield Difference("RAID", f"whole disks for {array}", f"lacks {missing} of them", False)
     wanted = node.gpus.count if node.gpus else 0
     if facts.gpu_count != wanted:
         yield Difference("GPUs", str(wanted), str(facts.gpu_count), False)

@@ -50,6 +50,8 @@ class Facts:
     addresses: frozenset[str]
     disks: Mapping[str, int]
     """Device → MiB."""
+    arrays: Mapping[str, int]
+    """Software RAID with redundancy (md): device → how many of its disks are missing."""
     gpu_count: int
     """NVIDIA GPUs on the PCI bus."""
     gpus: tuple[Gpu, ...] | None
@@ -119,6 +121,10 @@ def _facts(said: _Said, asked: datetime) -> Facts:
         disks={
             device: int(size) // 2**20
             for device, _, size in (each.partition(" ") for each in said.many.get("disk", ()))
+        },
+        arrays={
+            device: int(missing)
+            for device, missing in (each.split(" ") for each in said.many.get("array", ()))
         },
         gpu_count=int(said.one["gpus"]),
         gpus=_gpus(gpu) if isinstance(gpu, dict) else None,

@@ -14,7 +14,7 @@ from infra.drive.machines.enroll import differences
 from infra.drive.machines.survey import Facts, survey
 from infra.drive.ssh import CONFIG, HostKeyError, opened
 from infra.model.kubernetes import Reserved, Share
-from infra.model.places import Gpus, PhysicalDisk, PhysicalNode
+from infra.model.places import Gpus, PhysicalDisk, PhysicalNode, SystemDisks
 
 NODE = PhysicalNode(
     name="titan-01",
@@ -51,6 +51,7 @@ FACTS = Facts(
     macs=frozenset({"0c:c4:7a:00:00:11", "0c:c4:7a:00:00:12"}),
     addresses=frozenset({"10.200.0.11"}),
     disks={"/dev/sda": 457_862},
+    arrays={},
     gpu_count=4,
     gpus=None,
     gpu_trouble="",
@@ -78,6 +79,7 @@ FACTS = Facts(
         (replace(FACTS, gpu_count=3), "GPUs", False),
         (replace(FACTS, behind=-3600.0), "clock", False),
         (replace(FACTS, secure_boot=True), "Secure Boot", False),
+        (replace(FACTS, arrays={"md0": 1}), "RAID", False),
     ],
 )
 def test_each_difference_is_told(facts: Facts, what: str, grave: bool) -> None:
@@ -88,6 +90,9 @@ def test_what_does_not_matter_is_no_difference_and_the_gravest_come_first() -> N
     assert differences(NODE, FACTS) == ()
     # Secure Boot matters to machines whose driver is built there.
     assert differences(structs.replace(NODE, gpus=None), replace(FACTS, gpu_count=0, secure_boot=True)) == ()
+    mirrored = structs.replace(NODE, system=SystemDisks(mirrored=True))
+    assert [each.what for each in differences(mirrored, FACTS)] == ["RAID"]
+    assert differences(mirrored, replace(FACTS, arrays={"md0": 0})) == ()
     both = differences(NODE, replace(FACTS, gpu_count=3, os="debian 11"))
     assert [each.grave for each in both] == [True, False]
 
@@ -108,6 +113,20 @@ def test_the_survey_reads_secure_boot_as_the_firmware_has_it(
         )
         with opened(NODE.fqdn) as remote:
             assert survey(remote).secure_boot is on
+
+
+def test_the_survey_reads_arrays_as_the_kernel_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of ours in place of /sys/block; a striped array has no such file (kernel, "RAID arrays")."""
+    with running(tmp_path, "titan-01") as hosts:
+        monkeypatch.setenv(CONFIG, str(hosts.config))
+        hosts["titan-01"].shell(
+            "mount -t tmpfs none /sys/block && cd /sys/block && mkdir -p sda md0/md md1/md md2/md && "
+            "echo 1 >md0/md/degraded && echo 0 >md1/md/degraded"
+        )
+        with opened(NODE.fqdn) as remote:
+            assert survey(remote).arrays == {"md0": 1, "md1": 0}
 
 
 def test_first_contact_shows_the_key_asks_and_remembers(
