@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from network.laptops import Server
-from network.laptops_place import Place
-from network.metrics import Samples, collected
+from network.laptops_place import POD, Place
+from network.metrics import FOLDER, Samples, collected
+from network.node import wait_for
 
 from infra.drive.pki import crl_ends
 
@@ -24,6 +27,26 @@ def test_listeners_clients_and_the_list(place: Place) -> None:
     assert before["vpn_firewall", ""] == 1
     with place.laptop.connected(place.access.profile("ada", "metrics", at=server.site)):
         assert _collected(server)["vpn_clients", "udp"] == before["vpn_clients", "udp"] + 1
+
+
+def test_each_who_is_connected_and_not_from_where(place: Place) -> None:
+    """Everybody may open Grafana: the address of a person's home is for `vpn.status` alone."""
+    server, received = place.region, "vpn_client_received_bytes_total"
+    with place.laptop.connected(place.access.profile("ada", "metrics", at=server.site)):
+        assert place.laptop.asks(POD)
+        by_device = collected(server.node, "device", _TOOL, "metrics")
+        assert by_device[received, "metrics"] > 0
+        assert collected(server.node, "user", _TOOL, "metrics")[received, "ada"] > 0
+        [session] = [
+            each for each in json.loads(server.node.check(_TOOL, "status")) if each["name"] == "ada@metrics"
+        ]
+        assert collected(server.node, "address", _TOOL, "metrics")[received, session["address"]] > 0
+        assert session["from"].partition(":")[0] not in server.node.check("sh", "-c", f"cat {FOLDER}/*.prom")
+    wait_for(
+        lambda: (received, "metrics") not in collected(server.node, "device", _TOOL, "metrics"),
+        "a client less",
+        nodes=[server.node],
+    )
 
 
 def test_a_listener_and_a_firewall_that_are_gone(place: Place) -> None:

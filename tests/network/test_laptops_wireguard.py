@@ -220,3 +220,5 @@ def test_devices_are_counted_for_prometheus(place: Place, desk: Desk) -> None:
             each for each in desk.devices().values() if time.time() - float(str(each["handshake"])) < 170
         ]
         assert told["vpn_clients", "wireguard"] >= len(recent) >= 1
+        by_device = collected(desk.server, "device", _TOOL, "metrics")
+        assert by_device["vpn_client_received_bytes_total", "counted"] > 0
