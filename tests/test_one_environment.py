@@ -36,7 +36,7 @@ name: lab
 domain: lab.internal
 aws: {embedded: true}
 supernet: 10.64.0.0/10
-network: {interconnect: peering}
+network: {interconnect: peering, alarms: {emails: [on-call@lab.example]}}
 kubernetes: {control_plane: {count: 1}}
 sites:
   rack:

@@ -31,9 +31,9 @@ POLICIES_PER_ROLE: Final = 10
 
 PARTS: Final = frozenset(
     {
-        "regions", "addresses", "nat", "endpoints", "flow-logs", "vpn", "peering", "transit", "pools",
-        "placement-groups", "capacity-reservations", "launch-configurations", "keys", "grants", "efs",
-        "database", "web-identity", "cloudfront", "state", "secrets",
+        "regions", "addresses", "nat", "endpoints", "flow-logs", "vpn", "alarms", "peering", "transit",
+        "pools", "placement-groups", "capacity-reservations", "launch-configurations", "keys", "grants",
+        "efs", "database", "web-identity", "cloudfront", "state", "secrets",
     }
 )  # fmt: skip
 """The parts that a cluster may have. Every cluster with an AWS region has ``regions``."""
@@ -108,6 +108,7 @@ def parts(cluster: Cluster) -> frozenset[str]:
         "endpoints": any(region.endpoints for region in regions),
         "flow-logs": any(region.flow_logs for region in regions),
         "vpn": bool(cluster.network.links),
+        "alarms": bool(cluster.network.links and cluster.network.alarm_emails),
         "peering": bool(cluster.network.peerings) and not mesh,
         "transit": bool(regions) and mesh,
         "pools": bool(grouped),

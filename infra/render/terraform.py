@@ -289,6 +289,7 @@ def _vpn(cluster: Cluster, region: Region) -> dict[str, Any] | None:
             for link in links
         },
         "connections": {link.name: _connection(link) for link in links},
+        **({"alarms": {"emails": list(emails)}} if (emails := cluster.network.alarm_emails) else {}),
         "proposals": _proposals(cluster.network.ipsec),
     }
 

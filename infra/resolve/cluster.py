@@ -212,6 +212,7 @@ def _network(spec: Spec, plan: Plan, numbers: Mapping[str, int], regions: tuple[
         links=resolve_links(spec, blocks, numbers),
         peerings=resolve_peerings(spec),
         transit=resolve_transit(spec, regions),
+        alarm_emails=spec.network.alarms.emails if spec.network.alarms else (),
         ipsec=resolve_ipsec(spec.network.hold),
         overlay_ports=overlay_ports(spec.kubernetes.pods.backend),
     )

@@ -17,6 +17,7 @@ from infra.schema.types import (
     Bool,
     Cidr,
     Duration,
+    EmailAddress,
     Int,
     KeyArn,
     LabelKey,
@@ -288,6 +289,15 @@ Site: TypeAlias = Annotated[PhysicalSite | AwsSite, Field(discriminator="kind")]
 """A place: ``kind: physical`` or ``kind: aws``."""
 
 
+class TunnelAlarms(Part):
+    """CloudWatch alarms on VPN connections: AWS's view of the tunnels. They reach people while the cluster,
+    and with it Alertmanager, can't be reached."""
+
+    emails: Annotated[tuple[EmailAddress, ...], Field(min_length=1), IN_PLACE]
+    """Who gets a mail when a connection is down, when it has lost one of its tunnels, and when it is back.
+    Each address confirms once for each region, by the link in a mail from AWS."""
+
+
 class Network(Part):
     """How the sites are connected into one private network."""
 
@@ -305,4 +315,7 @@ class Network(Part):
     """BGP's hold time: how long a session may be silent before traffic moves to another tunnel. The smaller
     value of both ends is used; AWS's is 30 s."""
     path_mtu: Annotated[Int, Field(ge=1280, le=9000), IN_PLACE] = 1500
-    """The MTU of the internet paths between gateways, in bytes; 1492 with PPPoE."""
+    """The largest packet, in bytes, that crosses the internet between gateways; 1492 where a line has
+    PPPoE."""
+    alarms: Annotated[TunnelAlarms | None, IN_PLACE] = None
+    """CloudWatch alarms on VPN connections. Default: none."""

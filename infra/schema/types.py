@@ -268,6 +268,13 @@ IssuerUrl: TypeAlias = Annotated[
 ]
 """The identifier of an OpenID Connect issuer (OpenID Connect Discovery 1.0, section 3)."""
 
+EmailAddress: TypeAlias = Annotated[
+    str,
+    _text(r"[^@\s]+@[^@\s]+\.[^@\s]+", "an email address such as on-call@lab.example"),
+    WithJsonSchema({"type": "string", "pattern": r"^[^@\s]+@[^@\s]+\.[^@\s]+$"}),
+]
+"""Where AWS sends mail."""
+
 ClaimName: TypeAlias = Annotated[
     str,
     _text(r"[A-Za-z_][A-Za-z0-9_]*", "the name of a claim such as preferred_username"),

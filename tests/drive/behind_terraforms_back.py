@@ -204,6 +204,26 @@ def no_flow_log(world: World) -> object:
     return world.client("ec2").delete_flow_logs(FlowLogIds=[world.id("aws_flow_log")])
 
 
+@behind("aws_cloudwatch_metric_alarm.tunnels", "actions_enabled")
+def a_silent_alarm(world: World) -> object:
+    name = world.get("aws_cloudwatch_metric_alarm", "alarm_name")
+    return world.client("cloudwatch").disable_alarm_actions(AlarmNames=[name])
+
+
+@behind("aws_sns_topic_policy.alarms", "policy")
+def a_topic_for_everybody(world: World) -> object:
+    topic = world.get("aws_sns_topic", "arn")
+    return world.client("sns").set_topic_attributes(
+        TopicArn=topic, AttributeName="Policy", AttributeValue=EVERYTHING
+    )
+
+
+@behind("aws_sns_topic_subscription.alarms", "gone")
+def a_mail_less(world: World) -> object:
+    arn = world.get("aws_sns_topic_subscription", "arn")
+    return world.client("sns").unsubscribe(SubscriptionArn=arn)
+
+
 @behind("aws_cloudwatch_log_group.flow", "retention_in_days")
 def logs_for_a_day(world: World) -> object:
     return world.client("logs").put_retention_policy(

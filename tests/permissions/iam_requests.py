@@ -22,6 +22,9 @@ from infra.localaws.server import ACCOUNT
 Context = Mapping[str, str]
 Parameters = Mapping[str, str]
 
+PREFIXES = {"monitoring": "cloudwatch"}
+"""What a signature calls a service → its prefix in policies, where they differ."""
+
 ACTIONS = {
     "s3": {
         "DeleteBucketCors": "PutBucketCORS",
@@ -96,7 +99,8 @@ SERVICE_LINKED = {
 def requests(call: Recorded) -> Iterator[Request]:
     """All of a call. ``LookupError`` for a service that nobody has looked at yet."""
     parameters = _parameters(call)
-    action = f"{call.service}:{ACTIONS.get(call.service, {}).get(call.action, call.action)}"
+    name = ACTIONS.get(call.service, {}).get(call.action, call.action)
+    action = f"{PREFIXES.get(call.service, call.service)}:{name}"
     context = {"aws:RequestedRegion": call.region}
     yield from _SERVICES[call.service](call, action, parameters, context)
     if service := SERVICE_LINKED.get(action):
@@ -461,6 +465,26 @@ def _ssm(call: Recorded, action: str, parameters: Parameters, context: Context) 
         yield Request(action, arn, _context(context))
 
 
+def _cloudwatch(call: Recorded, action: str, parameters: Parameters, context: Context) -> Iterator[Request]:
+    names = _values(parameters, "AlarmName", r"AlarmNames\.member")
+    arns = [f"arn:aws:cloudwatch:{call.region}:{ACCOUNT}:alarm:{name}" for name in names]
+    asked = _asked(_tags(parameters, "Tags.member"))
+    for arn in [*arns, *_values(parameters, "ResourceARN")]:
+        yield Request(action, arn, _context(context, asked))
+        if asked and call.action == "PutMetricAlarm":
+            yield Request("cloudwatch:TagResource", arn, _context(context, asked))
+
+
+def _sns(call: Recorded, action: str, parameters: Parameters, context: Context) -> Iterator[Request]:
+    """About a topic; a subscription is no resource of IAM's."""
+    names = [f"arn:aws:sns:{call.region}:{ACCOUNT}:{name}" for name in _values(parameters, "Name")]
+    asked = _asked(_tags(parameters, "Tags.member"))
+    for arn in [*names, *_values(parameters, "TopicArn", "ResourceArn")] or ["*"]:
+        yield Request(action, arn, _context(context, asked))
+        if asked and call.action == "CreateTopic":
+            yield Request("sns:TagResource", arn, _context(context, asked))
+
+
 _SERVICES = {
     "autoscaling": _autoscaling,
     "cloudfront": _cloudfront,
@@ -470,10 +494,12 @@ _SERVICES = {
     "iam": _iam,
     "kms": _kms,
     "logs": _logs,
+    "monitoring": _cloudwatch,
     "rds": _rds,
     "route53": _route53,
     "s3": _s3,
     "servicequotas": _everywhere,
+    "sns": _sns,
     "ssm": _ssm,
     "sts": _everywhere,
 }

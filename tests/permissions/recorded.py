@@ -37,6 +37,7 @@ _ID = re.compile(
 )
 _NAME = re.compile(
     r"((?:role|instance-profile|placement-group|autoScalingGroupName|launchConfigurationName)/research-"
+    r"|(?:cloudwatch:[a-z0-9-]+:\d+:alarm|sns:[a-z0-9-]+:\d+):research-"
     r"|parameter/causeway/research/)[^ ]+|(:::research-)(?!oidc|terraform)[a-z-]+(?=-0)"
 )
 """Names of ours where policies say ``*``: one stands for all of them in the recording."""

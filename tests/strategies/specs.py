@@ -87,6 +87,7 @@ def specs(draw: st.DrawFn, *, regions: int = 4, sites: int = 3, pools: int = 4) 
         tags=draw(maybe(st.dictionaries(names.map(lambda name: f"lab:{name}"), words, max_size=3))),
         network=written(
             interconnect=draw(maybe(st.sampled_from(["peering", "transit-gateway"]))),
+            alarms=draw(maybe(st.just({"emails": ["on-call@lab.example"]}))),
             routing=draw(maybe(st.sampled_from(["bgp", "static"]))),
         ),
         sites={name: places[name] for name in order},

@@ -66,6 +66,7 @@ VPN: Call = {
         },
     },
     "tunnel_keys": {"a/1": "one.pre_shared.key", "a/2": "another.pre_shared.key"},
+    "alarms": {"emails": ["on-call@lab.example", "ada@lab.example"]},
 }
 STORAGE: Call = {
     "source": "./modules/storage",
@@ -321,6 +322,7 @@ CALLS: dict[str, Call] = {
         "vpn_gateway": VPN_GATEWAY,
         "vpn": VPN,
         "vpn_transit": VPN | {"vpn_gateway_id": None, "transit_gateway": _JOINED},
+        "without_alarms": VPN | {"alarms": None},
         "storage": STORAGE,
         "encrypted": STORAGE | {"kms_key": KEY},
         "identity": IDENTITY,

@@ -38,6 +38,7 @@ module "vpn_connections" {
   customer_gateways = each.value.customer_gateways
   connections       = each.value.connections
   proposals         = each.value.proposals
+  alarms            = each.value.alarms
   tunnel_keys       = var.tunnel_keys
 }
 

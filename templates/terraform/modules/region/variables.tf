@@ -49,7 +49,7 @@ variable "overlay" {
 }
 
 variable "vpn" {
-  description = "VPN to physical sites: Amazon's ASN at the virtual private gateway, null with a transit gateway; the sites' public addresses, the connections to them, and what is proposed on them (times in seconds). Null without any."
+  description = "VPN to physical sites: Amazon's ASN at the virtual private gateway, null with a transit gateway; the sites' public addresses, the connections to them, who hears of alarms on these (null for none), and what is proposed on them (times in seconds). Null without any."
   type = object({
     asn = optional(number)
     customer_gateways = map(object({
@@ -66,6 +66,9 @@ variable "vpn" {
         key    = string
       }))
       tags = map(string)
+    }))
+    alarms = optional(object({
+      emails = set(string)
     }))
     proposals = object({
       encryption         = set(string)

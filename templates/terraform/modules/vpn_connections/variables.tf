@@ -88,6 +88,14 @@ variable "connections" {
   }
 }
 
+variable "alarms" {
+  description = "CloudWatch alarms on each connection, and the addresses that they are mailed to. Null for none."
+  type = object({
+    emails = set(string)
+  })
+  default = null
+}
+
 variable "tunnel_keys" {
   description = "Pre-shared keys by name: 8 to 64 letters, digits, dots and underscores, not starting with 0. Given at run time, never written to a file."
   type        = map(string)
