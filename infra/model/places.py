@@ -318,7 +318,7 @@ class Network(Struct, frozen=True):
     links: tuple[Link, ...]
     peerings: tuple[Peering, ...]
     transit: Mapping[str, Transit]
-    """By AWS site; empty where VPCs are peered."""
+    """By AWS site; empty if VPCs are peered."""
     alarm_emails: tuple[str, ...]
     """Who hears of CloudWatch alarms on VPN connections; empty where there are no alarms."""
     ipsec: Ipsec

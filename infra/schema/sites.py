@@ -315,7 +315,6 @@ class Network(Part):
     """BGP's hold time: how long a session may be silent before traffic moves to another tunnel. The smaller
     value of both ends is used; AWS's is 30 s."""
     path_mtu: Annotated[Int, Field(ge=1280, le=9000), IN_PLACE] = 1500
-    """The largest packet, in bytes, that crosses the internet between gateways; 1492 where a line has
-    PPPoE."""
+    """The MTU of the internet paths between gateways, in bytes; 1492 with PPPoE."""
     alarms: Annotated[TunnelAlarms | None, IN_PLACE] = None
     """CloudWatch alarms on VPN connections. Default: none."""
