@@ -250,3 +250,26 @@ def test_two_that_find_a_forgotten_lease_do_not_both_have_it(ask: Ask) -> None:
     [b.take, late.take, b.taken_by]
     """
     assert ask("kubernetes", f"require 'delegate'\n{API}\n{race}") == [True, False, None]
+
+
+NAMELESS = """\
+for names in /etc/protocols /etc/services; do [ ! -e "$names" ] || mount --bind /dev/null "$names"; done
+exec nft --check --file "$1"
+"""
+
+
+@pytest.mark.parametrize("master", [False, True])
+def test_the_rules_for_pods_need_no_names_of_protocols(
+    render_erb: RenderErb, tool: Tool, tmp_path: Path, master: bool
+) -> None:
+    """A minimal machine lacks the package netbase. Its kubelet does not start without these rules."""
+    tool("nft", "nftables")
+    variables = {
+        "pods": "10.4.0.0/14", "services": "10.0.16.0/20", "dns": "10.0.16.10", "api_port": 6443,
+        "master": master, "overlay": "flannel.1", "machines": ["10.200.0.0/22"], "endpoints": ["10.0.4.0/22"],
+        "refused": {"tcp": [2049], "udp": [2049, 8472]},
+        "allowed": [{"block": "10.200.0.2/32", "protocol": "tcp", "ports": [3128]}],
+    }  # fmt: skip
+    rules = tmp_path / "pods.nft"
+    rules.write_text(render_erb("kubernetes", "pods.nft.erb", variables=variables))
+    run("unshare", "--net", "--mount", "--map-root-user", "sh", "-euc", NAMELESS, "sh", rules)
