@@ -48,6 +48,9 @@ apt_update 'daily' do
   not_if { Causeway::Place.first_boot?(node) }
 end
 
+# Names of protocols: a minimal system has none, and mount.nfs fails without them.
+package 'netbase'
+
 # `htop=3.3.0-4` is that version, as apt-get takes it.
 wanted = (node['base']['tools'].to_a + node['base']['packages'].to_a).uniq.sort
 pinned, newest = wanted.partition { |package| package.include?('=') }

@@ -14,6 +14,7 @@ describe 'base::packages' do
     it { is_expected.to install_package('tmux').with(version: '3.4-1') }
   end
 
+  it { is_expected.to install_package('netbase') }
   it { is_expected.to create_directory('/etc/causeway/secrets').with(mode: '0700') }
   it { is_expected.to create_cookbook_file('/etc/apt/apt.conf.d/50causeway-unasked') }
   it { is_expected.to periodic_apt_update('daily') }
