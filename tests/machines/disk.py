@@ -30,7 +30,7 @@ from infra.drive.flock import held
 _ROOTFS = Path(__file__).with_name("rootfs")
 _PACKAGES = (
     "systemd-sysv", "dbus", "openssh-server", "sudo", "python3", "iproute2", "rsync", "ca-certificates",
-    "kmod", "procps", "nftables", "libpam-systemd", "unattended-upgrades",
+    "kmod", "udev", "procps", "nftables", "libpam-systemd", "unattended-upgrades",
 )  # fmt: skip
 _SIZE = "6G"
 """As the machine sees it; here it takes what is written."""
