@@ -16,6 +16,14 @@ describe 'base::ssh' do
     expect(chef_run).not_to render_file(file).with_content('AllowGroups')
   end
 
+  it 'waits for longer than homes may take to be mounted' do
+    longest = ::File.read("#{__dir__}/../../../../storage/attributes/default.rb")[/mount_timeout'\] = (\d+)/, 1].to_i
+    expect(longest).to be > 0
+    expect(chef_run).to(render_file(file).with_content do |text|
+      expect(text[/^LoginGraceTime (\d+)/, 1].to_i).to be > longest
+    end)
+  end
+
   it 'has sshd read it' do
     expect(chef_run.template(file)).to notify('service[ssh]').to(:reload).delayed
   end
