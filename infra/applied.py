@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from infra.errors import Path, Position, Problem, dotted
 from infra.model import Cluster
 from infra.schema import Spec
-from infra.schema.base import Policy, Update, policy_of
+from infra.schema.base import IN_PLACE, Policy, Update, policy_of
 from infra.schema.defaults import primary_of
 from infra.schema.formatting import hints, item_of, models, part_of, plain, spelled
 from infra.schema.sites import AwsSite
@@ -116,9 +116,13 @@ def lines(found: Iterable[Change]) -> tuple[str, ...]:
         if change.policy is Update.REPLACES:
             replaced.append(f"{start}: replaces what it made{because}")
         elif change.policy is Update.ROLLING:
-            rolled.append(
-                f"{start}: rolling: new nodes start with it, running ones stay as they are{because}"
+            rack = change.path[0] == "sites"  # nobody replaces its machines: invoke converge changes them
+            when = (
+                "when its machines converge"
+                if rack
+                else "new nodes start with it, running ones stay as they are"
             )
+            rolled.append(f"{start}: rolling: {when}{because}")
     return (*replaced, *rolled)
 
 
@@ -189,6 +193,9 @@ class Comparison:
                 before, after = (values[index] if index < len(values) else None for values in (old, new))
                 yield from self.values(item, before, after, (*path, index), entry, policy)
             return
+        appended = isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old
+        if policy.update is Update.REPLACES and appended:
+            policy = IN_PLACE  # as with a whole entry: what the others made stays
         yield self.change(annotation, old, new, path, entry, policy)
 
     def change(

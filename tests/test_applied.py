@@ -252,6 +252,18 @@ def test_a_zone_more_is_an_addition(wide: Live) -> None:
     )
 
 
+def test_a_public_address_more_replaces_nothing(wide: Live) -> None:
+    wide.edit("[198.51.100.10]", "[198.51.100.10, 198.51.100.11]")
+    assert found(wide) == {
+        "sites.rack.gateway.addresses": (
+            "[198.51.100.10] -> [198.51.100.10, 198.51.100.11]",
+            Update.IN_PLACE,
+        )
+    }
+    wide.edit("[198.51.100.10, 198.51.100.11]", "[198.51.100.11, 198.51.100.10]")
+    assert found(wide)["sites.rack.gateway.addresses"][1] is Update.REPLACES
+
+
 def test_an_account_is_named_later(small: Live) -> None:
     small.edit("images:", 'aws: {account: "123456789012"}\nimages:')
     assert found(small) == {"aws.account": ("added", Update.NEVER)}
