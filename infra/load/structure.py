@@ -209,8 +209,15 @@ class _Fault:
             bound, words = _LENGTHS[self.kind]
             return f"{words} {_counted(self.context[bound], self.kind)}", ""
         if self.kind in _EXPECTED or self.kind == "string_type" or not isinstance(self.input, str):
-            return f"{_shown(self.input)} is not valid here: {expected} is expected", ""
+            return f"{_shown(self.input)} is not valid here: {expected} is expected", self._several()
         return self.text, ""
+
+    def _several(self) -> str:
+        """The hint where one value was written, and several belong."""
+        if _EXPECTED.get(self.kind) == "a list":
+            plain = isinstance(self.input, str) and re.fullmatch(r"[\w./@-]{1,40}", self.input)
+            return f"write [{self.input}]" if plain else "put it in brackets: […]"
+        return self._instead_of_null() if self.kind in _EXPECTED and models(self.annotation) else ""
 
     def _instead_of_null(self) -> str:
         found = models(self.annotation)

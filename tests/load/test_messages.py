@@ -80,6 +80,11 @@ CHANGES = [
     ("pools:", "name:\npools:"),
     ("kubernetes:", "access: {groups: {staff: }}\nkubernetes:"),
     ("kubernetes:", "waivers: [{code: SITE011, reason: it is an island, as it was}]\nkubernetes:"),
+    # One value where several belong
+    ("{max: 4}", "4"),
+    ("kubernetes:", "network: {alarms: true}\nkubernetes:"),
+    ("kubernetes:", "access: {vpn: {kinds: wireguard}}\nkubernetes:"),
+    ("kubernetes:", "access: {vpn: {wireguard: true}}\nkubernetes:"),
     # What lacks a bad value is not also found to lack it
     ("kubernetes:", "access: {groups: {g: {}}, users: {ada: {groups: [g], ssh_keys: a b}}}\nkubernetes:"),
     ("kubernetes:", f"{USER}\nkubernetes:"),
@@ -108,6 +113,23 @@ def test_the_spec_itself_is_sound(tmp_path: Path) -> None:
     for text in (SPEC, SPEC.replace("\n", "\r\n"), SPEC.replace("\n", "  \n"), "\ufeff" + SPEC):
         file.write_bytes(text.encode())
         assert load(file).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("{max: 4}", "4", "max"),
+        ("kubernetes:", "network: {alarms: true}\nkubernetes:", "emails"),
+        ("kubernetes:", "access: {vpn: {kinds: wireguard}}\nkubernetes:", "[wireguard]"),
+        ("kubernetes:", "access: {vpn: {wireguard: true}}\nkubernetes:", "{}"),
+    ],
+)
+def test_one_value_where_several_belong_is_told_what_to_write(
+    old: str, new: str, hint: str, tmp_path: Path
+) -> None:
+    [problem] = problems(tmp_path / "x.yaml", SPEC.replace(old, new, 1).encode())
+    assert problem.code == "SPEC003"
+    assert hint in problem.hint
 
 
 def test_one_cause_is_one_finding(tmp_path: Path, request: pytest.FixtureRequest) -> None:
