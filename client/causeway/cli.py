@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,7 +28,32 @@ class _AfterDashes(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
         ctx.meta["after dashes"] = tuple(args[at + 1 :])
-        return super().parse_args(ctx, args[:at])
+        given = args[:at]
+        try:
+            return super().parse_args(ctx, [*given])
+        except click.UsageError as error:
+            # An unknown option may be the other program's if that one's name stands before it.
+            unknown = error.option_name if isinstance(error, click.NoSuchOption) else None
+            within = given[: given.index(unknown)] if unknown in given else given
+            begins = None if at < len(args) else self._command_at(within)
+            if begins is None:
+                raise
+            meant = shlex.join([*given[:begins], "--", *given[begins:]])
+            what = error.format_message().rstrip(".")
+            raise click.UsageError(
+                f"{what}; a command goes after `--`: {ctx.command_path} {meant}", ctx
+            ) from None
+
+    def _command_at(self, args: Sequence[str]) -> int | None:
+        """Return where another program's command line seems to begin: at the first word that is neither an
+        option, nor its value, nor the job file or run that comes first. None: nowhere."""
+        options = [each for each in self.params if isinstance(each, click.Option)]
+        take = {name for each in options if not each.is_flag for name in each.opts}
+        words = [at for at, word in enumerate(args)
+                 if not word.startswith("-") and (at == 0 or args[at - 1] not in take)]  # fmt: skip
+        if words and (self.name != "run" or args[words[0]].endswith((".yaml", ".yml"))):
+            del words[0]
+        return words[0] if words else None
 
 
 class _Commands(click.Group):
@@ -206,8 +232,13 @@ def run(
         raise click.UsageError("--local and --on exclude each other")
     if on and each:
         raise click.UsageError("--each is for a cluster; on machines: causeway sweep FILE --on")
-    if local and (dry_run or detach or each):
-        raise click.UsageError("--local runs immediately: --dry-run, --detach and --each do not apply")
+    if local and each:
+        raise click.UsageError("--each is for a cluster; on this machine: causeway sweep --local FILE")
+    if local and (dry_run or detach):
+        given_here = "--detach" if detach else "--dry-run"
+        raise click.UsageError(
+            f"{given_here} is for a cluster or machines; --local runs immediately: leave it out"
+        )
     options |= {"on": on} if on else {}
     given: dict[str, Any] = {"allow_secrets": allow_secrets, "as_json": as_json}
     loaded = None

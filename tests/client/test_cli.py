@@ -76,6 +76,35 @@ def test_with_json_an_error_is_json_and_the_exit_code_what_it_is(
     assert (plain.code, plain.out) == (code, "")
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("run", "--local", "python", "train.py"), "causeway run --local -- python train.py"),
+        (
+            ("run", "--gpus", "2", "python", "a.py", "--lr", "1"),
+            "causeway run --gpus 2 -- python a.py --lr 1",
+        ),
+        (("shell", "resnet-3", "nvidia-smi", "-q"), "causeway shell resnet-3 -- nvidia-smi -q"),
+        (("run", "job.yaml", "--gpu", "2"), None),
+        (("run", "--local", "--bogus"), None),
+    ],
+)
+def test_a_command_without_dashes_is_shown_with_them(
+    causeway: Causeway, words: tuple[str, ...], meant: str | None
+) -> None:
+    done = causeway(*words)
+    assert (done.code, " -- " in done.err) == (2, meant is not None)
+    assert meant is None or meant in done.err
+
+
+@pytest.mark.parametrize("given", ["--detach", "--dry-run", "--each=lr=1,2"])
+def test_an_option_that_a_local_run_lacks_is_named(causeway: Causeway, given: str) -> None:
+    done = causeway("run", "--local", given, "--", "true", "{lr}")
+    others = {"--detach", "--dry-run", "--each"} - {given.partition("=")[0]}
+    assert (done.code, given.partition("=")[0] in done.err) == (2, True)
+    assert not any(f"{each} " in done.err for each in others)
+
+
 def test_json_after_the_dashes_is_the_programs(causeway: Causeway) -> None:
     assert causeway("run", "--gpus", "many", "--", "true", "--json").out == ""
 
