@@ -266,11 +266,16 @@ def run(
             sys.exit(run_each(file, options, parameters, each, **given))
         sys.exit(run_in_cluster(loaded, **given, detach=detach))
     except UnreachableError as error:
-        from causeway.cluster import kubeconfig
+        raise _or_here(error, "causeway run --local") from None
 
-        if kubeconfig.exists():
-            raise
-        raise UnreachableError(f"{error}; on this machine, without a cluster: causeway run --local") from None
+
+def _or_here(error: UnreachableError, command: str) -> UnreachableError:
+    """Add the command for this machine, if there is no kubeconfig."""
+    from causeway.cluster import kubeconfig
+
+    if kubeconfig.exists():
+        return error
+    return UnreachableError(f"{error}; on this machine, without a cluster: {command}")
 
 
 _group = click.option("--group", help="Use this group's namespace. Default: your own.")
@@ -409,7 +414,10 @@ def sweep_submit(
 
         sys.exit(sweep_local(loaded, machines, allow_secrets=allow_secrets, as_json=as_json))
     given: dict[str, Any] = {"allow_secrets": allow_secrets, "as_json": as_json}
-    sys.exit(sweep_in_cluster(loaded, **given, dry_run=dry_run, yes=yes))
+    try:
+        sys.exit(sweep_in_cluster(loaded, **given, dry_run=dry_run, yes=yes))
+    except UnreachableError as error:
+        raise _or_here(error, "causeway sweep --local") from None
 
 
 @sweep.command("show", context_settings=_CONTEXT)
@@ -417,7 +425,7 @@ def sweep_submit(
 @click.option("--all", "everything", is_flag=True, help="All trials. Default: the best twenty.")
 @click.option("-w", "--watch", is_flag=True, help="Refresh until the search is over.")
 @click.option("--html", "page", metavar="FILE", help="Write a page with parallel coordinates and curves.")
-@_local
+@_here
 @_group
 @_json
 def sweep_show(
@@ -437,7 +445,7 @@ def sweep_show(
     """
     if name is None and (watch or page):
         raise click.UsageError("--watch and --html need the name of a search")
-    if local or (name and _is_here(name, group)):
+    if (name and _is_here(name, group)) or _is_local(local, group):
         from causeway.commands.sweep_local import show_local
 
         sys.exit(show_local(name, everything=everything, watch=watch, page=page, as_json=as_json))
@@ -448,7 +456,7 @@ def sweep_show(
 
 @sweep.command("stop", context_settings=_CONTEXT)
 @click.argument("name")
-@_local
+@_here
 @_group
 @_json
 def sweep_stop(name: str, local: bool, group: str | None, as_json: bool) -> None:
@@ -460,14 +468,14 @@ def sweep_stop(name: str, local: bool, group: str | None, as_json: bool) -> None
     from causeway.commands import sweep as sweeps
     from causeway.commands import sweep_local
 
-    if local or _is_here(name, group):
+    if _is_here(name, group) or _is_local(local, group):
         sys.exit(sweep_local.stop_local(name, as_json=as_json))
     sys.exit(sweeps.stop(name, group, as_json=as_json))
 
 
 @sweep.command("resume", context_settings=_CONTEXT)
 @click.argument("name")
-@_local
+@_here
 @_group
 @_json
 def sweep_resume(name: str, local: bool, group: str | None, as_json: bool) -> None:
@@ -479,7 +487,7 @@ def sweep_resume(name: str, local: bool, group: str | None, as_json: bool) -> No
     from causeway.commands import sweep as sweeps
     from causeway.commands import sweep_local
 
-    if local or _is_here(name, group):
+    if _is_here(name, group) or _is_local(local, group):
         sys.exit(sweep_local.resume_local(name, None, as_json=as_json))
     sys.exit(sweeps.resume(name, group, as_json=as_json))
 
@@ -487,7 +495,7 @@ def sweep_resume(name: str, local: bool, group: str | None, as_json: bool) -> No
 @sweep.command("extend", context_settings=_CONTEXT)
 @click.argument("name")
 @click.option("--trials", type=click.IntRange(1), required=True, metavar="N", help="Total number of trials.")
-@_local
+@_here
 @_group
 @_json
 def sweep_extend(name: str, trials: int, local: bool, group: str | None, as_json: bool) -> None:
@@ -499,7 +507,7 @@ def sweep_extend(name: str, trials: int, local: bool, group: str | None, as_json
     from causeway.commands import sweep as sweeps
     from causeway.commands import sweep_local
 
-    if local or _is_here(name, group):
+    if _is_here(name, group) or _is_local(local, group):
         sys.exit(sweep_local.resume_local(name, trials, as_json=as_json))
     sys.exit(sweeps.extend(name, group, trials, as_json=as_json))
 
@@ -628,7 +636,7 @@ def export(
         raise click.UsageError("--csv and --json exclude each other")
     local = _is_local(local, group)
     if local and search:
-        raise click.UsageError("--sweep is for a cluster: it excludes --local")
+        raise click.UsageError(f"--sweep is for a cluster; on this machine: causeway export '{search}-*'")
     given = {"experiment": experiment, "search": search, "to": to}
     sys.exit(export_runs(runs, group, local=local, as_json=as_json, **given))
 
@@ -645,14 +653,13 @@ def why(run: str, local: bool, group: str | None, on: list[str], as_json: bool) 
     \b
     causeway why resnet-3
     """
-    if not local and _is_here(run, group):
-        from causeway.commands.sweep_local import show_local
-
-        sys.exit(show_local(run, everything=False, watch=False, page=None, as_json=as_json))
-    where = _where([run], local, on, group)
+    where = "here" if not local and _is_here(run, group) else _where([run], local, on, group)
     if where == "here":
-        from causeway.commands import here
+        from causeway.commands import here, sweep_local
+        from causeway.sweep_files import is_recorded
 
+        if is_recorded(run):
+            sys.exit(sweep_local.show_local(run, everything=False, watch=False, page=None, as_json=as_json))
         sys.exit(here.why(run, as_json=as_json))
     from causeway.commands import machines, watching
 

@@ -120,7 +120,9 @@ def find_here(name: str, root: Path | None = None) -> tuple[Path, Job]:
     try:
         record = record_of(folder)
     except FileNotFoundError:
-        raise CausewayError(f"no run {name} on this machine, in {folder.parent}") from None
+        raise CausewayError(
+            f"no run {name} on this machine, in {folder.parent}; causeway ps --local lists those that are"
+        ) from None
     return folder, recorded(record["job"], name)
 
 

@@ -69,11 +69,17 @@ def new_search(
     return folder
 
 
+def is_recorded(name: str) -> bool:
+    """Whether this machine conducts, or conducted, a search of this name."""
+    return (sweeps_root() / name / _RECORD).exists()
+
+
 def find_search(name: str) -> Path:
     """Return the folder of a search recorded here. Raises CausewayError."""
     folder = sweeps_root() / name
-    if not (folder / _RECORD).exists():
-        raise CausewayError(f"no search {name} on this machine, in {folder.parent}")
+    if not is_recorded(name):
+        hint = "causeway sweep show --local lists those that are"
+        raise CausewayError(f"no search {name} on this machine, in {folder.parent}; {hint}")
     return folder
 
 

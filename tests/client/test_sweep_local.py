@@ -149,3 +149,36 @@ def test_a_job_without_a_search_and_a_cluster_are_told_apart(causeway: Causeway,
     long = causeway("sweep", "--local", "job.yaml")
     assert (long.code, "job.yaml:2: name" in long.err) == (2, True), long.err
     assert causeway("sweep", "show", "--local", "none-s1").code == 1
+
+
+def test_without_a_kubeconfig_a_search_is_one_of_this_machine(causeway: Causeway, folder: Path) -> None:
+    program(folder, "import causeway; causeway.report(1, other=1.0)")
+    (folder / "job.yaml").write_text(SEARCH.replace("trials: 6", "trials: 2"))
+    refused = causeway("sweep", "job.yaml")
+    assert (refused.code, "causeway sweep --local" in refused.err) == (3, True), refused.err
+    done = causeway("sweep", "--local", "job.yaml")
+    assert (done.code, "causeway.report(step, loss=" in done.out) == (0, True), done.err
+    for words in (("sweep", "show"), ("why",)):
+        found = causeway(*words, "toy-s1", "--json")
+        assert (found.code, found.json["sweep"], found.json["best"]) == (0, "toy-s1", None), found.err
+    assert causeway("sweep", "extend", "toy-s1", "--trials", "3").code == 0
+    assert causeway("sweep", "stop", "toy-s1").code == 0
+    assert causeway("sweep", "resume", "toy-s1").code == 1
+    exported = causeway("export", "--sweep", "toy-s1")
+    assert (exported.code, "'toy-s1-*'" in exported.err) == (2, True)
+
+
+def test_a_search_without_optuna_leaves_nothing(
+    search: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from causeway.commands import sweep_local
+    from causeway.commands.sweep import loaded_search
+    from causeway.errors import CausewayError
+
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    loaded = loaded_search(str(search / "job.yaml"), {}, {})
+    with pytest.raises(CausewayError, match="optuna"):
+        sweep_local.sweep_local(loaded, (), allow_secrets=False, as_json=False)
+    assert not [*home.glob(".local/share/causeway/sweeps/*")]

@@ -28,6 +28,7 @@ from causeway.machines import records, runs
 from causeway.machines.placement import emptied, place
 from causeway.machines.runs import Machines
 from causeway.machines.sweeps import MachinesBench
+from causeway.search.studies import needed
 from causeway.sweep_files import PID, FileBench, conducting, find_search, new_search, search_record
 from causeway.sweeping import pause, step
 from causeway.workers import workers_of
@@ -39,6 +40,7 @@ def sweep_local(loaded: LoadedJob, on: Sequence[str], *, allow_secrets: bool, as
     """Search on this machine, or on those of ``on``, until the search is over; return the exit code."""
     out = Console(stderr=as_json, highlight=False, soft_wrap=True)
     job, workers = loaded.job, workers_of(loaded.job)
+    needed("the search", "optuna")  # before anything is recorded
     secret = secrets_of(loaded) if on else {}
     if not on:
         check_shared_code(loaded)
@@ -103,6 +105,8 @@ def _conduct(out: Console, folder: Path, secret: Mapping[str, str], *, as_json: 
     found = _found(folder)
     best = found.best
     out.print(Text.assemble((f"{folder.name} {record['state']}", "bold"), f": {record['reason']}"))
+    for note in found.summary.get("notes", ()):
+        out.print(Text(f"  note     {note}"))
     if best is not None:
         out.print(f"  best     {found.run(best)}; {_command(folder, 'show')}")
         if found.repeats:

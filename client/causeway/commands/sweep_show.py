@@ -62,7 +62,8 @@ def _all_of(out: Console, found: Found, rows: int | None) -> Group:
 def _lines(found: Found) -> Iterator[Text]:
     age = format_duration(time.time() - found.started)
     head = f"{found.name} {found.state}"
-    yield Text.assemble(coloured(head, found.state), f", {age} old; {found.where}, by {found.person}")
+    by = f", by {found.person}" if found.person else ""
+    yield Text.assemble(coloured(head, found.state), f", {age} old; {found.where}{by}")
     counts: dict[str, int] = {}
     for each in found.trials:
         counts[word(each)] = counts.get(word(each), 0) + 1

@@ -74,12 +74,15 @@ class Engine:
         metric, least = self.sweep.metric, self.sweep.stop.min
         if any(trial.curve for trial in trials):
             return ()
+        hint = f"the program has to call causeway.report(step, {metric}=…)"
         ended = next((trial for trial in trials if trial.state == "done"), None)
         if ended:
-            return (f"no trial logged {metric}; trial {ended.number} ended without it",)
+            return (f"no trial logged {metric}, trial {ended.number} ended without it: {hint}",)
         late = next((trial for trial in trials if trial.seen >= least), None)
         if late:
-            return (f"no trial logged {metric}; trial {late.number} is at step {late.seen} without it",)
+            return (
+                f"no trial logged {metric}, trial {late.number} is at step {late.seen} without it: {hint}",
+            )
         return ()
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
