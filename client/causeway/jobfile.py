@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -392,6 +392,12 @@ def _near(keys: Keys, form: type[BaseModel] | None) -> str:
     return f"did you mean {found[0]}?" if found else "fields are " + ", ".join(sorted(names))
 
 
+def _meant(name: str, known: Collection[str]) -> str:
+    """Suggest a similar placeholder for a name of ``--set``; empty if none is similar."""
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {found[0]}?" if found else ""
+
+
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
@@ -420,7 +426,7 @@ def _filled(loaded: LoadedJob, parameters: Mapping[str, str], *, alone: bool) ->
             "--set",
             name,
             "neither in the command nor a field",
-            f"write {{{name}}} where the value goes: {job.run}",
+            _meant(name, known) or f"write {{{name}}} where the value goes: {job.run}",
         )
         for name in parameters
         if name not in known

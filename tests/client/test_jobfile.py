@@ -434,8 +434,10 @@ def test_set_of_a_field_that_is_wrong_names_the_option(folder: Path) -> None:
 
 def test_set_of_a_name_that_is_not_in_the_command_is_an_error(folder: Path) -> None:
     with pytest.raises(InputError) as raised:
-        load(None, {"run": "t {lr}"}, {"rl": "1"}, folder=folder)
-    assert raised.value.problems[0].field == "rl"
+        load(None, {"run": "t {lr} {--momentum}"}, {"xyz": "1", "momentun": "0.9"}, folder=folder)
+    found = {each.field: each.hint for each in raised.value.problems if each.where == "--set"}
+    assert "{xyz}" in found["xyz"]
+    assert "momentum" in found["momentun"]
 
 
 def test_each_run_has_a_seed_its_own_or_the_one_that_was_set(folder: Path) -> None:

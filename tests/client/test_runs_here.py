@@ -117,6 +117,7 @@ def test_a_run_is_followed_and_stopped_by_its_name(
             assert (rest[0], follows.wait(60)) == ("unendedsaved", 1)
         assert process.wait(60) == 130
     assert state(causeway, "long-1") == "stopped"
+    assert "causeway resume --local long-1" in causeway("why", "long-1").out
     assert json.loads(causeway("stop", "long-1", "--json").out) == [{"run": "long-1", "changed": False}]
 
 

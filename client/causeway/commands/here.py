@@ -21,6 +21,7 @@ from causeway.errors import CausewayError, DetachedError, InputError, Problem
 from causeway.holding import ask_to_end
 from causeway.job import Job
 from causeway.local import find_here, first_failed, is_running, record_of, runs_here, state_here
+from causeway.places import Place
 from causeway.sweep_files import sweeps_root
 from causeway.units import format_duration, format_size
 from causeway.workers import workers_of
@@ -119,6 +120,13 @@ def _show_state(out: Console, found: Mapping[str, Any], first: Mapping[str, Any]
         out.print(f"  it ran for all of its `time`, {took}; {more}")
     if first is not None and found["state"] in ("failed", "stopped"):
         show_failure(out, first, job.code)
+    folder = Path(found["folder"])
+    places = [Place(folder, each.role, rank) for each in workers_of(job) for rank in range(each.count)]
+    saved = any(place.is_kept for place in places)
+    state = found["state"]
+    if not search_of(found["name"]) and (state == "stopped" or (state == "failed" and saved)):
+        begins = "resumes from its last checkpoint" if saved else "begins anew: it has no checkpoint"
+        out.print(f"  causeway resume --local {found['name']} {begins}")
 
 
 def logs(name: str, *, follows: bool, worker: str | None, as_json: bool) -> int:

@@ -11,6 +11,7 @@ from causeway.code.archive import digest_of, write_archive
 from causeway.code.limit import DEFAULT_LIMIT, check_limit
 from causeway.code.secrets import find_secrets
 from causeway.code.tree import Entry, look
+from causeway.commands.describing import counted_files
 from causeway.errors import CausewayError, InputError, Problem
 from causeway.job import Code
 from causeway.jobfile import LoadedJob
@@ -34,7 +35,7 @@ class Packed:
         """Describe it: ``42 files, 1.3 MiB, 33f67facf9dc; without wandb/``."""
         size = format_size(sum(entry.size for entry in self.entries))
         without = f"; without {', '.join(self.left_out)}" if self.left_out else ""
-        return f"{len(self.entries)} files, {size}, {self.digest[:12]}{without}"
+        return f"{counted_files(len(self.entries))}, {size}, {self.digest[:12]}{without}"
 
 
 def write(packed: Packed, archive: IO[bytes]) -> int:
