@@ -147,7 +147,7 @@ def _require_machines(project: Project) -> None:
     if server is None or not server.control.health().get("machines"):
         raise UsageError(
             "instances of the embedded AWS have no machines behind them, so nothing can be baked there; "
-            f"see what would be baked: invoke bake {environment.options} --dry-run"
+            f"see what would be baked: invoke bake {environment.options} --all --dry-run"
         )
 
 
