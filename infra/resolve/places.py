@@ -190,13 +190,12 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
 
 
 def _gateway_node(site: written.PhysicalSite) -> str | None:
-    """The host name of the machine that is the site's gateway; None if there is none."""
-    if site.gateway is None:
+    """The host name of the machine of the preferred gateway, never the standby; None if there is none."""
+    gateway, role = site.gateway, written.NodeRole.SITE_GATEWAY
+    if gateway is None:
         return None
-    role = written.NodeRole.SITE_GATEWAY
-    return site.gateway.node or next(
-        (host for host, node in sorted(site.nodes.items()) if role in node.roles), None
-    )
+    able = (host for host, node in sorted(site.nodes.items()) if role in node.roles)
+    return gateway.node or next((host for host in able if host != gateway.standby), None)
 
 
 def _routing(spec: Spec, gateway: written.Gateway) -> Routing:

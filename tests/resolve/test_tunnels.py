@@ -148,6 +148,14 @@ def test_public_addresses_belong_to_two_gateways_in_turn(tmp_path: Path) -> None
     assert (first.failover.preferred, second.failover.preferred) == (True, False)
 
 
+def test_a_standby_is_not_the_gateway_because_it_comes_first_by_name(tmp_path: Path) -> None:
+    first, second, _ = _two_sites(tmp_path, standby=True, standby_node="a-gate").gateways
+    assert [(each.node, each.tree) for each in (first, second)] == [
+        ("gate-e", "east"),
+        ("a-gate", "east.standby"),
+    ]
+
+
 def test_a_standby_in_charge_is_better_than_what_the_other_one_said_before_it_died(tmp_path: Path) -> None:
     first, second, _ = _two_sites(tmp_path, standby=True).gateways
     assert max(each.leading_metric for each in second.tunnels) < min(each.metric for each in first.tunnels)

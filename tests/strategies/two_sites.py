@@ -30,9 +30,9 @@ network: {{{network}}}
 """
 _STANDBY: Final = """\
 ,
-            gate-f: {address: 10.200.0.3, cpus: 4, memory: 8 GiB, roles: [site-gateway]},
-            node: {address: 10.200.0.9, cpus: 4, memory: 8 GiB}"""
-_TWO: Final = ", standby: gate-f, virtual_address: 10.200.0.1"
+            {node}: {{address: 10.200.0.3, cpus: 4, memory: 8 GiB, roles: [site-gateway]}},
+            node: {{address: 10.200.0.9, cpus: 4, memory: 8 GiB}}"""
+_TWO: Final = ", standby: {node}, virtual_address: 10.200.0.1"
 _REGION: Final = """\
   {name}: {{kind: aws, region: us-west-2, zones: [us-west-2a]}}
 images:
@@ -47,14 +47,15 @@ def two_sites(
     west_nat: bool = False,
     second: bool = False,
     standby: bool = False,
+    standby_node: str = "gate-f",
     network: str = "",
     east: str = "",
     region: str = "us-west-2",
 ) -> Cluster:
     """The cluster, from a spec that is written into ``folder``.
 
-    ``second``: east's gateway has two public addresses; ``standby``: east has two gateways.
-    ``nat``, ``west_nat``: a gateway is behind NAT.
+    ``second``: east's gateway has two public addresses; ``standby``: east has two gateways, the second
+    one on ``standby_node``. ``nat``, ``west_nat``: a gateway is behind NAT.
     ``east`` and ``network`` are what else stands there; ``region`` is the region's name, empty for none.
     """
     spec = folder / "tiny.yaml"
@@ -62,9 +63,9 @@ def two_sites(
         nat=str(nat).lower(),
         west_nat=str(west_nat).lower(),
         second=", 198.51.100.2" if second or standby else "",
-        standby=_STANDBY if standby else "",
+        standby=_STANDBY.format(node=standby_node) if standby else "",
         network=network,
-        east=east + (_TWO if standby else ""),
+        east=east + (_TWO.format(node=standby_node) if standby else ""),
         region=_REGION.format(name=region) if region else "",
     )
     spec.write_text(text, encoding="utf-8")
