@@ -216,6 +216,11 @@ def virtual_address(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, f"{found} is not in {site.cidr}", "name an address of the LAN")
         elif owners:
             yield Finding(path, f"{found} is the address of {owners[0]}", "name an address that no node has")
+        elif found in (site.cidr.network_address, site.cidr.broadcast_address):
+            yield Finding(path, f"no machine of {site.cidr} can have {found}", "name an address of the LAN")
+        elif found == site.cidr[1] and site.autoinstall and site.router in (None, found):
+            message = f"the gateways are installed with {found} as their own default router"
+            yield Finding(path, message, "name another unused address of the LAN")
 
 
 @check("SITE046", Level.WARNING, "A virtual address without a standby has no effect.")

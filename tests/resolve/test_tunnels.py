@@ -171,7 +171,14 @@ def test_a_site_with_one_gateway_lets_the_others_meds_decide(tmp_path: Path) -> 
     assert len({(each.preference, each.metric, each.handicap) for each in ends}) == 1
 
 
-def test_machines_of_a_lan_with_two_gateways_have_the_virtual_address_as_router(tmp_path: Path) -> None:
-    east, _ = _two_sites(tmp_path, standby=True).sites
+@pytest.mark.parametrize("stated", ["", "    router: 10.200.0.4\n"])
+def test_machines_of_a_lan_with_two_gateways_have_the_virtual_address_as_router(
+    tmp_path: Path, stated: str
+) -> None:
+    _two_sites(tmp_path, standby=True)
+    spec = tmp_path / "tiny.yaml"
+    spec.write_text(spec.read_text().replace("    kind: physical\n", f"    kind: physical\n{stated}", 1))
+    east, _ = resolve(load(spec).spec, Lock(), "tiny")[0].sites
     routers = {node.name: (str(node.router), [str(each) for each in node.resolvers]) for node in east.nodes}
-    assert routers["node"] == ("10.200.0.1", ["10.200.0.1"])
+    assert routers["node"] == ("10.200.0.4", ["10.200.0.4"])
+    assert {routers[name][0] for name in ("gate-e", "gate-f")} == {"10.200.0.1"}, "not one of themselves"

@@ -32,7 +32,7 @@ _STANDBY: Final = """\
 ,
             {node}: {{address: 10.200.0.3, cpus: 4, memory: 8 GiB, roles: [site-gateway]}},
             node: {{address: 10.200.0.9, cpus: 4, memory: 8 GiB}}"""
-_TWO: Final = ", standby: {node}, virtual_address: 10.200.0.1"
+_TWO: Final = ", standby: {node}, virtual_address: 10.200.0.4"
 _REGION: Final = """\
   {name}: {{kind: aws, region: us-west-2, zones: [us-west-2a]}}
 images:
