@@ -37,10 +37,11 @@ def tree(build: Path, folder: str) -> dict[str, tuple[bytes, int]]:
 
 
 def push(machine: Machine, build: Path, folder: str, *reload: str, name: str = "") -> tuple[str, ...]:
-    """Put a tree onto a machine, then run ``reload`` there; the paths that changed, as the machine tells.
+    """Copy a tree to a machine, then run ``reload`` there; returns the paths that changed, as the machine
+    reports.
 
-    ``name`` is what the machine calls the tree, if not by the folder. ``reload`` runs also when nothing
-    changed: whatever a run that was cut off left undone is then done.
+    ``name`` identifies the tree on the machine; by default it is made from ``folder``. ``reload`` also runs
+    if nothing changed, to complete an interrupted run.
     """
     files = tree(build, folder)
     if not files:

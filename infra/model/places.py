@@ -182,11 +182,11 @@ class Gateway(Struct, frozen=True):
     behind_nat: bool
     routing: Routing
     ssh_from: tuple[IPv4Network, ...]
-    """Who may reach its port 22 over the internet."""
+    """Blocks that may connect to its port 22 over the internet."""
     standby: str | None = None
-    """The host name of the second gateway, which owns every other public address."""
+    """The host name of the second gateway, which has every other public address."""
     virtual: IPv4Address | None = None
-    """The LAN's address that one of both has at a time; with ``standby``."""
+    """An address of the LAN that one of the two gateways has at a time; with ``standby``."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

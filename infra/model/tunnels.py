@@ -49,9 +49,9 @@ class SiteTunnel(Struct, frozen=True):
     preference: int
     """BGP's local preference: higher is better."""
     metric: int
-    """The lower, the better: the MED that we advertise to the peer, and the distance of static routes."""
+    """Lower is better: the MED advertised to the peer, and the distance of static routes."""
     leading_metric: int
-    """The MED while the gateway has the site's virtual address; ``metric`` but on a standby."""
+    """The MED while the gateway has the site's virtual address; differs from ``metric`` only on a standby."""
     handicap: int
     """Added to the MED that the peer advertises; decides between tunnels with the same MED."""
     accepts: tuple[IPv4Network, ...]
@@ -61,20 +61,20 @@ class SiteTunnel(Struct, frozen=True):
 
 
 class Failover(Struct, frozen=True):
-    """The other one of two gateways of a site (VRRP, RFC 5798)."""
+    """What a gateway knows of its site's other gateway (VRRP, RFC 5798)."""
 
     virtual: IPv4Address
-    """The LAN's address that one of both has at a time: the router of the LAN's machines."""
+    """An address of the LAN that one of the two gateways has at a time: the router of the LAN's machines."""
     router_id: int
     """VRRP's number for it, 1 to 255."""
     preferred: bool
-    """Whether this one has it while both work."""
+    """Whether this gateway has it while both work."""
     other: IPv4Address
     """The other one's address on the LAN."""
 
 
 class SiteGateway(Struct, frozen=True):
-    """A machine that joins a physical site to the rest: strongSwan and FRR run there."""
+    """A machine that connects a physical site to the others, with strongSwan and FRR."""
 
     site: str
     key: str
@@ -95,12 +95,12 @@ class SiteGateway(Struct, frozen=True):
     in_overlay: bool
     """Whether it is a node of the pod network."""
     tunnels: tuple[SiteTunnel, ...]
-    """By name: AWS's and those to other sites."""
+    """Sorted by name: to AWS and to other sites."""
     failover: Failover | None = None
     """The other gateway, where the site has two."""
 
     @property
     def tree(self) -> str:
-        """The folder of its files among those of all gateways; no site is named like that of a standby."""
+        """The folder of its files below ``strongswan``. Names of sites have no dots, so it is unique."""
         standby = self.failover is not None and not self.failover.preferred
         return f"{self.site}.standby" if standby else self.site

@@ -30,8 +30,8 @@ _BEST: Final = 200
 
 _PREFERRED_MED: Final = 100
 _STANDBY_MED: Final = 200
-"""What is added to the MEDs of a site's two gateways; nothing to those of a standby in charge. So peers take
-one that takes over at once, although they still have the routes of a gateway that died."""
+"""Added to the MEDs of a site's two gateways; a standby in charge adds nothing. So peers prefer it as soon as
+it takes over, even while they still have the routes of the gateway that failed."""
 
 
 class _Rank(NamedTuple):
@@ -48,7 +48,7 @@ def resolve_gateways(
     links: Sequence[Link],
     blocks: Mapping[str, IPv4Network],
 ) -> tuple[SiteGateway, ...]:
-    """One for each machine that is the gateway of a physical site, or its standby."""
+    """The gateways of each physical site: the preferred one, then the standby."""
     joined = [
         (site, site.gateway, node)
         for site in sites
@@ -87,8 +87,8 @@ def resolve_gateways(
 
 
 def _failover(site: PhysicalSite, gateway: Gateway, node: PhysicalNode) -> Failover | None:
-    """VRRP's number is the last byte of the virtual address: packets go from one gateway to the other alone
-    (unicast), so no other router of the LAN has part in it."""
+    """The virtual router ID is the last byte of the virtual address. As the two gateways use unicast, other
+    routers of the LAN may have the same ID."""
     others = [each for each in site.nodes if each.name in gateway.nodes and each.name != node.name]
     if gateway.virtual is None or not others:
         return None
@@ -103,7 +103,7 @@ def _written(spec: Spec, name: str) -> written.PhysicalSite:
 
 
 def _nat(spec: Spec, name: str, node: PhysicalNode) -> bool:
-    """As stated; else where the gateway is the LAN's router."""
+    """Whether the gateway translates addresses: as stated; else whether it is the LAN's router."""
     site = _written(spec, name)
     assert site.gateway is not None
     if site.gateway.nat is not None:
@@ -153,8 +153,8 @@ def _in_order(order: int, *, connection: int, handicap: int = 0) -> _Rank:
 
 
 def _between_sites(number: int, *, two: bool) -> _Rank:
-    """With two gateways at an end, all are alike: the MED of the one in charge decides, and local preference
-    would come before that."""
+    """If an end has two gateways, all tunnels have the same rank, so that the MED of the one in charge
+    decides: BGP compares local preference first."""
     return _in_order(1, connection=0) if two else _in_order(number, connection=number - 1)
 
 

@@ -80,8 +80,8 @@ DEVICES_PREFIX: Final = 29
 
 
 def mesh_pairs(spec: Spec) -> list[tuple[str, str, int]]:
-    """Physical sites that reach each other by tunnels of their own: both names, in alphabetical order, and
-    over how many pairs of public addresses. Both gateways of a site with two have a tunnel to the other."""
+    """Pairs of physical sites with tunnels between them: both names, in alphabetical order, and the number
+    of pairs of public addresses. If a site has two gateways, each has a tunnel to the other site."""
     if not spec.network.site_mesh:
         return []
     joined = sorted(

@@ -31,13 +31,13 @@ class Place:
     """``strongswan`` or ``openvpn``."""
     site: str
     tree: str
-    """Its folder among those of the target: the site's name, but for a standby (``SiteGateway.tree``)."""
+    """The folder below the target's: ``<site>``, or ``<site>.standby`` (``SiteGateway.tree``)."""
     machine: Machine
     reload: tuple[str, ...]
 
     @property
     def folder(self) -> str:
-        """Below the build folder."""
+        """The folder below the build folder."""
         return f"{self.target}/{self.tree}"
 
 
@@ -74,7 +74,7 @@ def places(project: Project, sites: Iterable[str] = ()) -> tuple[Place, ...]:
 
 
 def prepare(project: Project, kept: Store) -> frozenset[str]:
-    """Bring the trees in the build folder up to date, secrets included; which changed, by ``Place.tree``.
+    """Update the trees in the build folder, including secrets; returns those that changed, by ``Place.tree``.
 
     VPN servers get OpenVPN's files once there is a PKI.
     """

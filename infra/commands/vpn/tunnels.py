@@ -88,7 +88,7 @@ def rotate(project: Project, site: str) -> int:
         raise UsageError("the embedded AWS has no machines: nothing to rotate")
     env = pki_store.environ(project)
     kept = pki_store.store(project, env)
-    # All that could refuse a key once its other end has it refuses here, before anything is touched.
+    # Everything that could fail after AWS has the new key is checked here first.
     tunnels = [tunnel for gateway in gateways for tunnel in gateway.tunnels]
     involved = {site, *(tunnel.peer for tunnel in tunnels if tunnel.kind == "site")}
     gateway_files.require_whole(project, involved)
@@ -108,7 +108,7 @@ def rotate(project: Project, site: str) -> int:
 
 
 def gateways_of(project: Project, site: str) -> list[SiteGateway]:
-    """The gateway of a site, or both; ``UsageError`` for a site without."""
+    """The one or two gateways of a site; raises ``UsageError`` if it has none."""
     known = [each.site for each in project.cluster.gateways]
     if site not in known:
         raise UsageError(f"{site or 'no site'}: no site with a gateway; {meant_one_of(site, known)}")

@@ -61,7 +61,7 @@ def maintain(project: Project, site: str, tunnel: str, *, plan: bool, json: bool
 
 
 def _chosen(project: Project, gateways: Sequence[SiteGateway], name: str) -> list[SiteTunnel]:
-    """The tunnels of a site to AWS that are asked for, all where none is named."""
+    """The named tunnel to AWS, or all of them."""
     known = {each.name: each for gateway in gateways for each in gateway.tunnels if each.kind == "aws"}
     if name and name not in known:
         raise UsageError(f"{name}: {gateways[0].site} has no such tunnel to AWS; {meant_one_of(name, known)}")
