@@ -5,6 +5,7 @@ XFRM interfaces are not made here: many kernels lack them. The lab in `tests/net
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -164,7 +165,7 @@ def told(tmp_path: Path) -> Callable[..., tuple[int, list[str]]]:
         "west-1 t1-west 0x8 no static 169.254.0.9 200 10 1 110\n"
     )
     (etc / "frr.conf").write_text("ip route 10.1.0.0/16 reject 254\nip route 10.1.0.0/16 t1-west 10\n")
-    for name in ("vtysh", "ip", "sleep", "swanctl"):
+    for name in ("vtysh", "ip", "sleep", "swanctl", "nft", "systemctl"):
         (tools / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{log}\n')
         (tools / name).chmod(0o755)
     script = tmp_path / "site-tunnel"
@@ -174,6 +175,9 @@ def told(tmp_path: Path) -> Callable[..., tuple[int, list[str]]]:
         ("/etc/site-gateway", str(etc)),
         ("/run/site-gateway", str(tmp_path / "run")),
         ("/etc/frr", str(etc)),
+        ("/run/frr", str(tmp_path / "frr")),
+        ("/etc/keepalived", str(etc)),
+        ("/run/systemd/system", str(tmp_path / "systemd")),
     ):
         assert old in text
         text = text.replace(old, new)
@@ -227,6 +231,42 @@ def test_what_it_does_not_know_changes_nothing(told: Told, words: tuple[str, ...
     assert not [line for line in said if line.startswith(("vtysh", "ip ", "swanctl"))]
 
 
+def functions(folder: Path) -> str:
+    """The script without what it does by its arguments."""
+    text = (folder / "site-tunnel").read_text()
+    return text[: text.index('[ -d "$RUN" ] || mkdir -p "$RUN"')]
+
+
+def test_a_standby_in_charge_advertises_that_again_when_frr_was_restarted(told: Told, tmp_path: Path) -> None:
+    """FRR then has the file's MED, by which peers send to a gateway that is not in charge."""
+    (tmp_path / "etc/tunnels").write_text(
+        "east-1 t1-east 0x4 yes bgp 169.254.0.5 200 210 1 10000 1400 169.254.0.6/30 east 10\n"
+    )
+    assert told("lead")[0] == 0
+    assert "set metric 10\n" in (tmp_path / "run/metrics").read_text()
+    pid = tmp_path / "frr/bgpd.pid"
+    pid.parent.mkdir()
+    advertised = f"vtysh -f {tmp_path}/run/metrics"
+    for moment, again in ((1, False), (2**32, True)):
+        pid.touch()
+        os.utime(pid, (moment, moment))
+        code, said = told("revive")
+        assert code == 0
+        assert (advertised in said) is again
+    assert (tmp_path / "run/leads").exists()
+    assert "set metric 10\n" in (tmp_path / "run/metrics").read_text()
+
+
+def test_a_site_that_lost_its_standby_stops_keepalived_also_after_a_reboot(
+    told: Told, tmp_path: Path
+) -> None:
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "log").write_text("")
+    run("sh", "-c", f"{functions(tmp_path)}\nload_failover")
+    assert "systemctl disable --now --quiet keepalived.service" in (tmp_path / "log").read_text()
+
+
 RUNNING = """\
 frr version 8.4.4
 hostname east
@@ -248,9 +288,7 @@ def test_a_reload_leaves_what_frr_adds_by_itself(tmp_path: Path) -> None:
     (tmp_path / "etc/frr.conf").write_text(
         "frr defaults traditional\nrouter bgp 65010\n bgp router-id 10.0.0.1\n"
     )
-    text = (tmp_path / "site-tunnel").read_text()
-    functions = text[: text.index('mkdir -p "$RUN"')]
-    wanted = run("sh", "-c", f"{functions}\nwanted_routes")
+    wanted = run("sh", "-c", f"{functions(tmp_path)}\nwanted_routes")
     assert wanted == (
         "hostname east\nno ipv6 forwarding\nfrr defaults traditional\nrouter bgp 65010\n"
         " no bgp hard-administrative-reset\n no bgp graceful-restart notification\n bgp router-id 10.0.0.1\n"
