@@ -218,6 +218,19 @@ def both_behind_nat(facts: Facts) -> Iterator[Finding]:
             yield Finding(("sites", second, "gateway", "behind_nat"), message, hint)
 
 
+@check("NET040", Level.WARNING, "A site with static routes does not follow another site's standby gateway.")
+def static_to_standby(facts: Facts) -> Iterator[Finding]:
+    for pair in defaults.mesh_pairs(facts.spec):
+        for name, other in (pair[:2], pair[1::-1]):
+            gateway, peer = (facts.physical_sites[each].gateway for each in (name, other))
+            if gateway is None or gateway.standby is None or peer is None:
+                continue
+            if _routing(facts, gateway) is Routing.BGP and _routing(facts, peer) is Routing.STATIC:
+                path: Path = ("sites", name, "gateway", "standby")
+                message = f"{other} has static routes, and uses both gateways, whichever is in charge"
+                yield Finding(path, message, f"say 'routing: bgp' at {other}")
+
+
 @check("NET036", Level.WARNING, "A site's autonomous system number is not private.")
 def asn_public(facts: Facts) -> Iterator[Finding]:
     for name, gateway in _speakers(facts):
