@@ -178,7 +178,12 @@ def gateway_unclear(facts: Facts) -> Iterator[Finding]:
             yield Finding(path, message, "give a node the role, or name one with 'node:'")
 
 
-@check("SITE044", Level.ERROR, "A standby gateway lacks what takes over from the other one.")
+@check(
+    "SITE044",
+    Level.ERROR,
+    "A standby gateway lacks what takes over from the other one.",
+    waivable=False,
+)
 def standby(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.physical_sites.items():
         gateway, path = site.gateway, ("sites", name, "gateway", "standby")

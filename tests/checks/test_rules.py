@@ -11,6 +11,7 @@ from golden_folders import assert_text
 
 from infra.checks import CHECKS
 from infra.load import load
+from infra.render import strongswan
 from infra.resolve.cluster import resolve
 from infra.resolve.lockfile import Lock
 
@@ -62,10 +63,11 @@ def test_messages(findings: Findings, request: pytest.FixtureRequest) -> None:
 
 
 def test_with_a_waiver_the_spec_still_means_something(findings: Findings, waivable: Case) -> None:
-    """Whatever may be waived leaves a spec that resolves."""
+    """Whatever may be waived leaves a spec that resolves, and whose gateways have files."""
     spec = waivable.spec + f"\nwaivers: [{{code: {waivable.code}, reason: accepted here}}]\n"
     [problem] = findings.of(spec)
     assert problem.waived == "accepted here"
     assert not problem.fatal
     loaded = load(findings.folder / "case.yaml")
-    resolve(loaded.spec, Lock(), "case")
+    cluster, _ = resolve(loaded.spec, Lock(), "case")
+    strongswan.render(cluster)
