@@ -99,6 +99,14 @@ def test_a_newer_file_is_refused_with_both_versions(kind: str, tmp_path: Path) -
     assert f"Causeway {__version__} knows 1" in text
 
 
+@pytest.mark.parametrize("version", ["2", None, [1]])
+def test_a_version_that_is_not_a_number_is_damage(version: object, tmp_path: Path) -> None:
+    last_applied.remember(Folders(tmp_path), {}, {"version": version})
+    with pytest.raises(CausewayError) as caught:
+        last_applied.about(Folders(tmp_path))
+    assert "applied.json is damaged" in str(caught.value)
+
+
 def test_a_newer_job_file_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("run: python a.py\nversion: 2\n")
     with pytest.raises(InputError) as caught:

@@ -93,6 +93,8 @@ def _told(place: Path) -> Mapping[str, Any]:
     if not isinstance(told, dict):
         raise damaged(place)
     version = told.pop("version", _VERSION)
+    if not isinstance(version, int):
+        raise damaged(place)
     if version > _VERSION:
         raise DriveError(f"{place / _ABOUT}: {newer(version, _VERSION)}")
     return told
