@@ -128,6 +128,18 @@ def test_a_machine_that_a_standin_of_dcgm_fails_goes_no_further(
     assert f"failed {found['burn_in']['started'][:10]}: memory" in out
 
 
+def test_a_machine_whose_hardware_nothing_tested_is_not_reported_as_tested(
+    project: Project, hosts: Hosts, machine: Machine
+) -> None:
+    lines = []
+    for hardware, state in (("Pass", "passed"), ("Skip", "skipped")):
+        machine.says("dcgmi", diagnosis(hardware=hardware))
+        out, _ = project.invoke("enroll", "--nodes", "titan-01", "--burn-in")
+        assert row(project)["burn_in"]["state"] == state
+        lines.append(out)
+    assert lines[0] != lines[1]
+
+
 def test_one_that_can_not_begin_says_why(project: Project, hosts: Hosts, machine: Machine) -> None:
     (machine.root / "busy").write_text("503\n")
     _, err = project.invoke("enroll", "--nodes", "titan-01", "--burn-in", code=1)

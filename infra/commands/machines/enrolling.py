@@ -116,7 +116,7 @@ def _burned_in(project: Project, machines: Sequence[Chosen], level: int) -> tupl
         code = done.exit_code or code
     for outcome in outcomes:
         if outcome.phase == "done":
-            say(f"{outcome.name}: burned in")
+            say(f"{outcome.name}: {outcome.error or 'burned in'}")
         else:
             note(f"error: {outcome.error}")
         if outcome.kept:

@@ -54,7 +54,8 @@ def _one(build: Path, name: str, fqdn: str, level: int, watcher: Watcher, cuttin
         raise DriveError(f"{name}: {_RESULT} cannot be parsed")
     kept = report.keep(build, name, "burn-in", found.text, log)
     if code == _PASSED:
-        return Outcome(name, "done", kept=kept)
+        untested = "no test of the GPUs' hardware ran" if found.state == "skipped" else ""
+        return Outcome(name, "done", error=untested, kept=kept)
     return Outcome(
         name, "failed", error="\n".join([f"{name} failed its burn-in:", *found.reasons]), kept=kept
     )

@@ -74,6 +74,7 @@ class Outcome:
     """How many resources were changed, or would have been; None where Chef did not come to report."""
     resources: int | None = None
     error: str = ""
+    """Why it failed; of a burn-in that is done, why it says little."""
     log: str = ""
     """All that Chef printed."""
     kept: Path | None = None
