@@ -24,8 +24,8 @@ is needed. Unknown fields are errors. Sizes have a unit (`40 GiB`), durations to
 `[days-]hours:minutes:seconds`). Text needs no quotes: `image: 1.50` and `env: {A: 0123, B: on}` are read as
 written.
 
-Editors complete and check it by its first line, once a copy of [job.schema.json](job.schema.json), which is in
-`docs/` of a checkout of Causeway, is beside it:
+Editors complete and check it by its first line, once [job.schema.json](job.schema.json), which is in `docs/` of
+a checkout of Causeway, is beside it:
 
 ```yaml
 # yaml-language-server: $schema=job.schema.json
@@ -35,8 +35,8 @@ gpus: 8
 python: requirements.txt
 ```
 
-`--set lr=1e-3` replaces `{lr}` in the command; without a value, `{lr}` is an error. `{--lr}` becomes `--lr 1e-3`, or
-nothing without a value.
+`--set lr=1e-3` replaces `{lr}` in the command; without a value, `{lr}` is an error. `{--lr}` becomes
+`--lr 1e-3`, or nothing without a value.
 """
 
 
