@@ -24,8 +24,8 @@ is needed. Unknown fields are errors. Sizes have a unit (`40 GiB`), durations to
 `[days-]hours:minutes:seconds`). Text needs no quotes: `image: 1.50` and `env: {A: 0123, B: on}` are read as
 written.
 
-Editors complete and check it by its first line, once [job.schema.json](job.schema.json), which is in `docs/` of
-a checkout of Causeway, is beside it:
+Editors complete and check it by its first line, once [job.schema.json](job.schema.json), which is in `docs/`
+of a checkout of Causeway, is beside it:
 
 ```yaml
 # yaml-language-server: $schema=job.schema.json
