@@ -247,6 +247,19 @@ def gateway_role_unused(facts: Facts) -> Iterator[Finding]:
                 yield Finding(node.at("roles"), f"{name} has no gateway for it to be", "add 'gateway:'")
 
 
+@check("SITE047", Level.WARNING, "A node has the role site-gateway, and is not a gateway of its site.")
+def gateway_role_beside(facts: Facts) -> Iterator[Finding]:
+    for (name, role), nodes in facts.servers.items():
+        site = facts.physical_sites[name]
+        gateway = site.gateway
+        if role is not NodeRole.SITE_GATEWAY or gateway is None or gateway.node not in site.nodes:
+            continue
+        for node in nodes:
+            if node.name not in (gateway.node, gateway.standby):
+                message = f"{gateway.node} is the gateway of {name}: two machines would have its tunnels"
+                yield Finding(node.at("roles"), message, "remove the role, or make it the standby")
+
+
 @check("SITE015", Level.ERROR, "Two physical nodes have the same MAC address.")
 def mac_twice(facts: Facts) -> Iterator[Finding]:
     seen: dict[str, Path] = {}
