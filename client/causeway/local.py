@@ -137,7 +137,8 @@ def runs_here(root: Path | None = None) -> list[Path]:
 
 def record_of(folder: Path) -> dict[str, Any]:
     """Return the record of a run: ``run``, ``job``, ``code``, ``parameters``, ``started``; ``packages`` that
-    were installed; after its end, ``ended``: ``state``, ``at``, ``seconds``."""
+    were installed; ``earlier``: the seconds of earlier starts; after its end, ``ended``: ``state``, ``at``,
+    ``seconds`` over all starts, and the ``reason`` if it could not start."""
     record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
     return record
 
@@ -203,11 +204,22 @@ def run_here(job: Job, workers: Sequence[Workers], folder: Path, show: _PRINT) -
         except BlockingIOError:
             raise CausewayError(f"{folder.name} is running already") from None
         note_holder(folder)
-        record = {name: value for name, value in record_of(folder).items() if name != "ended"}
-        _write_record(folder, {**record, "job": written(job)})
-        ended = _run_here(job, workers, folder, show, lock.fileno())
-        over = {"state": ended.state, "at": time.time(), "seconds": round(ended.seconds, 3)}
-        _write_record(folder, {**record_of(folder), "ended": over})
+        record = record_of(folder)
+        last = record.pop("ended", {})
+        earlier = float(last.get("seconds", record.get("earlier", 0.0)))
+        _write_record(folder, {**record, "job": written(job), "earlier": earlier})
+
+        def end(state: str, seconds: float, reason: str = "") -> None:
+            over = {"state": state, "at": time.time(), "seconds": round(earlier + seconds, 3)}
+            over |= {"reason": reason} if reason else {}
+            _write_record(folder, {**record_of(folder), "ended": over})
+
+        try:
+            ended = _run_here(job, workers, folder, show, lock.fileno())
+        except CausewayError as error:
+            end("failed", 0.0, str(error))
+            raise
+        end(ended.state, ended.seconds)
         return ended
 
 

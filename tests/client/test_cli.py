@@ -170,23 +170,36 @@ def test_runs_of_machines_and_of_the_cluster_are_not_mixed_in_one_command(
 
 
 @pytest.mark.parametrize(
-    ("first", "says"),
+    ("first", "says", "says_here"),
     [
-        ({"exit": 137, "reason": "OOMKilled"}, "memory:"),
-        ({"exit": 78, "reason": "ModuleNotFoundError: No module named 'einops'"}, "python:"),
-        ({"exit": 78, "reason": "the code is not what was submitted: 1, not 2"}, "causeway run"),
-        ({"exit": 78, "reason": "idle for 900 s"}, ""),
-        ({"exit": 1, "reason": "Error"}, ""),
+        ({"exit": 137, "reason": "OOMKilled"}, "memory:", "memory:"),
+        ({"exit": 78, "reason": "ModuleNotFoundError: No module named 'einops'"}, "image:", "python:"),
+        (
+            {"exit": 78, "reason": "No module named 'torch' (torch.distributed.run)"},
+            "image:",
+            "pip install torch",
+        ),
+        (
+            {"exit": 78, "reason": "the code is not what was submitted: 1, not 2"},
+            "causeway run",
+            "causeway run",
+        ),
+        ({"exit": 78, "reason": "idle for 900 s"}, "", ""),
+        ({"exit": 1, "reason": "Error"}, "", ""),
     ],
 )
-def test_a_failure_comes_with_its_own_cure(first: dict[str, object], says: str) -> None:
+def test_a_failure_comes_with_its_own_cure(first: dict[str, object], says: str, says_here: str) -> None:
     from io import StringIO
 
     from rich.console import Console
 
     from causeway.commands.failure import show_failure
 
-    out = StringIO()
-    show_failure(Console(file=out, width=200), {"role": "worker", "rank": 0, "lines": [], **first})
-    *_, last = out.getvalue().strip().splitlines()
-    assert (says in last) if says else last.strip() in (str(first["reason"]), out.getvalue().strip())
+    for here, said in ((False, says), (True, says_here)):
+        out = StringIO()
+        show_failure(
+            Console(file=out, width=200), {"role": "worker", "rank": 0, "lines": [], **first}, here=here
+        )
+        *_, last = out.getvalue().strip().splitlines()
+        assert (said in last) if said else last.strip() in (str(first["reason"]), out.getvalue().strip())
+        assert not (here and "image:" in last)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from client.process import Causeway, program
 from waiting import until
 
@@ -194,3 +195,22 @@ def test_a_run_is_nobody_elses_to_read(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_run_has_the_seconds_of_all_its_starts(causeway: Causeway, folder: Path) -> None:
+    program(folder, "import time; time.sleep(0.5)")
+    first = causeway("run", "--local", "--json", "--", "python3", "train.py").json
+    again = causeway("resume", "project-1", "--json").json
+    total = causeway("show", "project-1", "--json").json["seconds"]
+    assert total == pytest.approx(first["seconds"] + again["seconds"], abs=0.01)
+
+
+def test_a_run_whose_packages_can_not_be_installed_has_failed_and_says_why(
+    causeway: Causeway, folder: Path
+) -> None:
+    program(folder, "print('never')")
+    (folder / "requirements.txt").write_text("./no-such-folder\n")
+    done = causeway("run", "--local", "--python", "requirements.txt", "--", "python3", "train.py")
+    assert done.code == 1
+    assert state(causeway, "project-1") == "failed"
+    assert causeway("why", "project-1").out.splitlines()[1].strip() in done.err

@@ -30,11 +30,19 @@ _NO_TORCH = (
     " or use another `image:`"
 )
 
+_NO_TORCH_HERE = (
+    "torchrun starts `python …` on more than one GPU, and this Python has no PyTorch: pip install torch,"
+    " or set `launcher: none`"
+)
 
-def show_failure(out: Console, first: Mapping[str, Any], code: Code | Literal[False] = False) -> None:
+
+def show_failure(
+    out: Console, first: Mapping[str, Any], code: Code | Literal[False] = False, *, here: bool = False
+) -> None:
     """``first``: the runtime's record of the worker that failed first, with ``role`` and ``rank``.
 
-    ``code``: the shipped files, usually those of the current folder.
+    ``code``: the shipped files, usually those of the current folder. ``here``: it ran on this machine,
+    without an image.
     """
     process = f", rank {first['process']}" if "process" in first else ""
     how = first.get("signal") or f"exit code {first.get('exit', '?')}"
@@ -46,20 +54,26 @@ def show_failure(out: Console, first: Mapping[str, Any], code: Code | Literal[Fa
     for line in first.get("lines", ()):
         out.print(Text(f"  {line}"))
     cures = (text for said, text in _CURES if said.search(str(reason or "")))
-    cure = _cure_of_import(str(reason or ""), code) or next(cures, "")
+    cure = _cure_of_import(str(reason or ""), code, here=here) or next(cures, "")
     if cure:
         out.print(f"  {cure}", style="yellow")
 
 
-def _cure_of_import(reason: str, code: Code | Literal[False]) -> str:
+def _cure_of_import(reason: str, code: Code | Literal[False], *, here: bool) -> str:
     """Return the fix for a module that was not found; empty if it has to be installed."""
     found = _MODULE.search(reason)
     if found is None:
         return ""
     if found["name"].startswith("torch") and "torch.distributed.run" in reason:
-        return _NO_TORCH
-    if code is False:
-        return ""
-    from causeway.code.imports import why_not_found
+        return _NO_TORCH_HERE if here else _NO_TORCH
+    if code is not False:
+        from causeway.code.imports import why_not_found
 
-    return why_not_found(found["name"], Path(), code)
+        if said := why_not_found(found["name"], Path(), code):
+            return said
+    # A package may have another name than its module: none is guessed.
+    return (
+        f"install the package that has {found['name']} into this Python, or list it in `python:`"
+        if here
+        else ""
+    )

@@ -119,8 +119,10 @@ def _show_state(out: Console, found: Mapping[str, Any], first: Mapping[str, Any]
         more = f"causeway resume --local {found['name']} --time 8h allows more"
         out.print(f"  it ran for all of its `time`, {took}; {more}")
     if first is not None and found["state"] in ("failed", "stopped"):
-        show_failure(out, first, job.code)
+        show_failure(out, first, job.code, here=True)
     folder = Path(found["folder"])
+    if reason := record_of(folder).get("ended", {}).get("reason"):
+        out.print(Text(f"  {reason}"))
     places = [Place(folder, each.role, rank) for each in workers_of(job) for rank in range(each.count)]
     saved = any(place.is_kept for place in places)
     state = found["state"]

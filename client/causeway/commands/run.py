@@ -131,6 +131,6 @@ def _show_end(out: Console, ended: Ended, job: Job) -> None:
     results = f"results in {ended.folder / 'results'}"
     out.print(Text.assemble((f"{ended.run} {ended.state}", style), f" {after}; {results}"))
     if ended.first is not None and ended.state == "failed":
-        show_failure(out, ended.first, job.code)
+        show_failure(out, ended.first, job.code, here=True)
     if ended.state != "done" and ended.resumable:
         out.print(Text(f"  causeway resume --local {ended.run} resumes from its last checkpoint"))
