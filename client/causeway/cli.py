@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import json
 import math
@@ -134,6 +135,13 @@ def _known_runs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 
     local = _is_local(bool(ctx.params.get("local")), ctx.params.get("group"), ctx.params.get("on") or ())
     return [*run_names(incomplete, ctx.params.get("group"), local=local)]
+
+
+def _known_searches(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion: names of searches that this machine conducts."""
+    from causeway.commands.completing import search_names
+
+    return [*search_names(incomplete)]
 
 
 def _files(_: click.Context, __: click.Parameter, incomplete: str) -> list[Any]:
@@ -421,7 +429,7 @@ def sweep_submit(
 
 
 @sweep.command("show", context_settings=_CONTEXT)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_known_searches)
 @click.option("--all", "everything", is_flag=True, help="All trials. Default: the best twenty.")
 @click.option("-w", "--watch", is_flag=True, help="Refresh until the search is over.")
 @click.option("--html", "page", metavar="FILE", help="Write a page with parallel coordinates and curves.")
@@ -455,7 +463,7 @@ def sweep_show(
 
 
 @sweep.command("stop", context_settings=_CONTEXT)
-@click.argument("name")
+@click.argument("name", shell_complete=_known_searches)
 @_here
 @_group
 @_json
@@ -474,7 +482,7 @@ def sweep_stop(name: str, local: bool, group: str | None, as_json: bool) -> None
 
 
 @sweep.command("resume", context_settings=_CONTEXT)
-@click.argument("name")
+@click.argument("name", shell_complete=_known_searches)
 @_here
 @_group
 @_json
@@ -493,7 +501,7 @@ def sweep_resume(name: str, local: bool, group: str | None, as_json: bool) -> No
 
 
 @sweep.command("extend", context_settings=_CONTEXT)
-@click.argument("name")
+@click.argument("name", shell_complete=_known_searches)
 @click.option("--trials", type=click.IntRange(1), required=True, metavar="N", help="Total number of trials.")
 @_here
 @_group
@@ -1256,8 +1264,13 @@ def env(group: str | None) -> None:
     sys.exit(show(group))
 
 
+def _topics(_: click.Context, __: object, incomplete: str) -> list[str]:
+    """Return what ``help`` knows, also for shell completion."""
+    return [name for name in sorted([*cli.commands, "job"]) if name.startswith(incomplete)]
+
+
 @cli.command("help", context_settings=_CONTEXT)
-@click.argument("words", nargs=-1, metavar="[COMMAND]")
+@click.argument("words", nargs=-1, metavar="[COMMAND]", shell_complete=_topics)
 @click.pass_context
 def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show the help of a command; `job` shows all fields of a job file.
@@ -1276,7 +1289,9 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     for word in words:
         found = command.get_command(where, word) if isinstance(command, click.Group) else None
         if found is None:
-            raise click.UsageError(f"unknown command {' '.join(words)}; causeway --help lists the commands")
+            near = difflib.get_close_matches(word, _topics(ctx, command, ""), n=1)
+            hint = f"did you mean {near[0]}?" if near else "causeway --help lists the commands"
+            raise click.UsageError(f"unknown command {' '.join(words)}; {hint}")
         where = click.Context(found, info_name=word, parent=where)
         command = found
     click.echo(command.get_help(where))

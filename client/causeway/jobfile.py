@@ -139,7 +139,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[Keys, int], list[Problem]]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        hint = "" if path.suffix in _SUFFIXES else _COMMAND
+        hint = "check the indentation, and quote text that has ': ' in it"
+        hint = hint if path.suffix in _SUFFIXES else _COMMAND
         raise InputError(
             [Problem(where, "", f"not YAML: {getattr(error, 'problem', error)}", hint)]
         ) from None

@@ -72,7 +72,7 @@ def check_name(name: str, shipped: Collection[str]) -> list[Problem]:
     if Path(name).suffix not in _SUFFIXES:
         return problem(f"{name} is not a list of packages", "use requirements.txt, pyproject.toml or uv.lock")
     if name not in shipped:
-        return problem(f"{name} is not in the code", "it must be part of the code: is it ignored?")
+        return problem(f"{name} is not in the code", "it has to exist in that folder, and not to be ignored")
     beside = Path(name).with_name("pyproject.toml").as_posix()
     if Path(name).suffix == ".lock" and beside not in shipped:
         return problem(f"{name} has no pyproject.toml beside it", "uv reads both")

@@ -144,7 +144,11 @@ def completed(
 def test_the_shell_completes_names_of_runs_and_files(
     command: list[str], folder: Path, environment: Mapping[str, str], causeway: Causeway
 ) -> None:
-    assert causeway("run", "--local", "--name", "resnet", "--", "true").code == 0
+    for name in ("resnet", "tuned-s1"):
+        assert causeway("run", "--local", "--name", name, "--", "true").code == 0
+    search = Path(environment["HOME"], ".local/share/causeway/sweeps/tuned-s1")
+    search.mkdir(parents=True)
+    (search / "sweep.json").write_text("{}")
     away = {"KUBECONFIG": str(folder / "none")}
     for words, more, found in (
         ("causeway why re", {}, ["plain,resnet-1"]),
@@ -152,6 +156,10 @@ def test_the_shell_completes_names_of_runs_and_files(
         ("causeway run jo", {}, ["file,jo"]),
         ("causeway why re", away, []),
         ("causeway why --local re", away, ["plain,resnet-1"]),
+        ("causeway why tu", {}, []),  # trials, once their search is named
+        ("causeway why tuned-s1-", {}, ["plain,tuned-s1-1"]),
+        ("causeway sweep show tu", {}, ["plain,tuned-s1"]),
+        ("causeway help jo", {}, ["plain,job"]),
     ):
         assert completed(command, folder, environment, words, **more) == found
 

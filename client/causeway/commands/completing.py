@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Sequence
 from threading import Thread
@@ -18,7 +19,9 @@ def run_names(incomplete: str, group: str | None, *, local: bool) -> Sequence[st
     if local:
         from causeway.local import runs_here
 
-        found += [path.name for path in runs_here()]
+        trials = tuple(f"{name}-" for name in search_names(""))
+        named = incomplete.startswith(trials)
+        found += [path.name for path in runs_here() if named or not path.name.startswith(trials)]
     else:
         from causeway.machines import records
 
@@ -28,6 +31,14 @@ def run_names(incomplete: str, group: str | None, *, local: bool) -> Sequence[st
         asked.start()
         asked.join(_PATIENCE)
     return sorted({name for name in [*found] if name.startswith(incomplete)})
+
+
+def search_names(incomplete: str) -> Sequence[str]:
+    """Return names of searches that this machine conducts, with this prefix."""
+    from causeway.sweep_files import is_recorded, sweeps_root
+
+    found = (path.name for path in sweeps_root().glob(f"{glob.escape(incomplete)}*"))
+    return sorted(name for name in found if is_recorded(name))
 
 
 def _of_cluster(found: list[str], incomplete: str, group: str | None) -> None:
