@@ -81,6 +81,9 @@ class LoadedJob:
             raise InputError([self.placed(Problem("", "array", what, "choose one: --array 1"))])
 
 
+_NO_SWEEP = "write sweep: {parameters: …, metric: …, trials: …}; causeway run runs the job without a search"
+
+
 def load(
     path: Path | None,
     options: Mapping[str, Any],
@@ -88,13 +91,14 @@ def load(
     *,
     folder: Path | None = None,
     alone: bool = False,
+    search: bool = False,
 ) -> LoadedJob:
     """Load the job of a file, or from options alone. Raises InputError with all problems.
 
     ``options``: field → value, dotted for nested fields: ``{"gpus": 4, "env.SEED": "1"}``; they override the
     file. ``parameters``: name → value for ``{name}`` in the command. A name that is not in the command and is
     a dotted field sets that field, with its value parsed as YAML. ``alone``: load a single run, even if the
-    file defines a sweep.
+    file defines a sweep. ``search``: a file without a sweep is an error.
     """
     values, lines, problems = _read(path) if path else ({}, {}, [])
     folder = path.parent if path else folder or Path()
@@ -125,6 +129,8 @@ def load(
         raise InputError(sorted(problems, key=_order))
     places = {".".join(keys): f"{path}:{line}" for keys, line in lines.items()}
     places |= {".".join(keys): option for keys, option in origins.items()}
+    if search and job.sweep is None:  # placeholders without a value would only hide it
+        raise InputError([Problem(str(path), "sweep", "is missing", _NO_SWEEP)])
     return _filled(LoadedJob(job, folder, places=places), parameters, alone=alone)
 
 

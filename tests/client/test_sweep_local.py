@@ -145,6 +145,9 @@ def test_a_job_without_a_search_and_a_cluster_are_told_apart(causeway: Causeway,
     (folder / "job.yaml").write_text("run: python3 train.py\n")
     plain = causeway("sweep", "--local", "job.yaml")
     assert (plain.code, "sweep: " in plain.err) == (2, True)
+    (folder / "job.yaml").write_text("run: python3 train.py --lr {lr}\n")
+    plain = causeway("sweep", "--local", "job.yaml")
+    assert (plain.code, "sweep: " in plain.err) == (2, True), plain.err
     (folder / "job.yaml").write_text(SEARCH.replace("name: toy", f"name: {'a' * 40}"))
     long = causeway("sweep", "--local", "job.yaml")
     assert (long.code, "job.yaml:2: name" in long.err) == (2, True), long.err

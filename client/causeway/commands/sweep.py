@@ -157,13 +157,8 @@ def sweep_in_cluster(
 def loaded_search(file: str, options: Mapping[str, Any], parameters: Mapping[str, str]) -> LoadedJob:
     """Load a job with a search, and set its seed. Raises InputError if it has no search, or if no trial can
     be made from it."""
-    loaded = load(Path(file), options, parameters)
+    loaded = load(Path(file), options, parameters, search=True)
     job = loaded.job
-    if job.sweep is None:
-        hint = (
-            "write sweep: {parameters: …, metric: …, trials: …}; causeway run runs the job without a search"
-        )
-        raise InputError([Problem(file, "sweep", "is missing", hint)])
     if len(job.name) > _LONGEST_NAME:
         what = f"{job.name} is longer than {_LONGEST_NAME} characters, and names of trials are longer"
         raise InputError([loaded.placed(Problem(file, "name", what))])
