@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from typing import Final, Literal
 
 from infra.catalogue import drivers, endpoints, gpus, regions
@@ -41,7 +41,15 @@ from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
 from infra.schema import Spec
 from infra.schema import sites as written
-from infra.schema.defaults import hub, linked_sites, region_order, system_disks, zones_of
+from infra.schema.defaults import (
+    gateway_node,
+    hub,
+    linked_sites,
+    region_order,
+    router_of,
+    system_disks,
+    zones_of,
+)
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",
@@ -180,7 +188,7 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
     return Gateway(
         gateway.addresses,
         numbers[asn_key(name)],
-        _gateway_node(site),
+        gateway_node(site),
         gateway.behind_nat,
         _routing(spec, gateway),
         gateway.ssh_from,
@@ -189,22 +197,13 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
     )
 
 
-def _gateway_node(site: written.PhysicalSite) -> str | None:
-    """The host name of the machine of the preferred gateway, never the standby; None if there is none."""
-    gateway, role = site.gateway, written.NodeRole.SITE_GATEWAY
-    if gateway is None:
-        return None
-    able = (host for host, node in sorted(site.nodes.items()) if role in node.roles)
-    return gateway.node or next((host for host in able if host != gateway.standby), None)
-
-
 def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
     return (gateway.routing or spec.network.routing).value
 
 
 def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: str) -> PhysicalNode:
     node = site.nodes[host]
-    router = _router(site, host)
+    router = router_of(site, host)
     system = system_disks(site, node)
     node_gpus = _gpus(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
     if node_gpus is not None and node.gpus is not None:
@@ -252,19 +251,6 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
             gpus=node_gpus.offered if node_gpus is not None else 0,
         ),
     )
-
-
-def _router(site: written.PhysicalSite, host: str) -> IPv4Address:
-    """A node's default router: as stated; else the gateway, by its virtual address if the site has two; else
-    the first address of the LAN. A gateway uses neither gateway: its default route is the uplink of both."""
-    first = site.cidr[1] if site.cidr.prefixlen < 31 else site.cidr[0]
-    gateway, name = site.gateway, _gateway_node(site)
-    standby = gateway.standby if gateway is not None else None
-    virtual = gateway.virtual_address if gateway is not None and standby is not None else None
-    addresses = [site.nodes[each].address for each in (name, standby) if each in site.nodes]
-    if host in (name, standby):
-        return first if site.router is None or site.router in (virtual, *addresses) else site.router
-    return site.router or virtual or (addresses[0] if name in site.nodes else first)
 
 
 @cache
