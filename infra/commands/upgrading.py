@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _GATEWAYS: Final = ("strongswan/", "openvpn/")
 _MACHINES: Final = ("chef/", "kubernetes/kubeadm/")
+_NODES: Final = "chef/nodes/"
+"""An object for each machine, which only that machine gets."""
 _SHOWN: Final = 10
 
 
@@ -105,13 +107,14 @@ def _spec_changes(project: Project) -> list[str]:
 def _steps(project: Project, job: Job, before: Applied, planned: Planned) -> Iterator[Step]:
     from infra.drive import lifecycle
     from infra.drive.diff import diff
+    from infra.drive.images import inputs
 
     cluster, options = project.cluster, project.environment.options
     changed = [f"{each.kind}: {each.path}" for each in diff(before.files, project.files).files]
     newer = before.about.get("causeway") != __version__
 
     def files(*folders: str) -> tuple[str, ...]:
-        return tuple(line for line in changed if line.partition(": ")[2].startswith(folders))
+        return tuple(line for line in changed if _path(line).startswith(folders))
 
     if allowed := _new_actions(before, project):
         yield Step("policies", (f"invoke iam {options}",), allowed)
@@ -127,16 +130,28 @@ def _steps(project: Project, job: Job, before: Applied, planned: Planned) -> Ite
     if found := (*_addons(before.files, project.files), *files("kubernetes/")):
         yield Step("cluster", (f"invoke cluster.up {options}",), found)
     shipped = _changed_folders(before)
-    racks = (site.name for site in cluster.sites if site.nodes)
-    sites = [*dict.fromkeys((*racks, *(each.site for each in cluster.instances)))]
-    machines = (*(each for each in shipped if each == "cookbooks"), *files(*_MACHINES))
-    if machines and sites:
-        yield Step("machines", tuple(f"invoke converge {options} --site {each}" for each in sites), machines)
-    if cluster.images and (found := (*shipped, *files("packer/", "chef/"))):
+    common = (
+        *(each for each in shipped if each == "cookbooks"),
+        *(each for each in files(*_MACHINES) if not _path(each).startswith((_NODES, "chef/images/"))),
+    )
+    own = files(_NODES)
+    paths = {_path(each) for each in own}
+    nodes = [(node.name, site.name) for site in cluster.sites for node in site.nodes]
+    nodes += [(each.name, each.site) for each in cluster.instances]
+    if sites := dict.fromkeys(site for name, site in nodes if common or f"{_NODES}{name}.json" in paths):
+        commands = tuple(f"invoke converge {options} --site {each}" for each in sites)
+        yield Step("machines", commands, (*common, *own))
+    baked = (each for each in files("packer/", "chef/") if inputs.concerns(_path(each)))
+    if cluster.images and (found := (*shipped, *baked)):
         commands = tuple(f"invoke {each} {options}" for each in ("bake", "apply"))
         yield Step("images", (f"{commands[0]} --all", commands[1]), found)
     if newer and cluster.research is not None:
         yield Step("clients", (f"pip install --upgrade causeway-client=={__version__}",), ())
+
+
+def _path(line: str) -> str:
+    """``changed: chef/roles/base.json`` → the path in it."""
+    return line.partition(": ")[2]
 
 
 def _new_actions(before: Applied, project: Project) -> tuple[str, ...]:

@@ -63,6 +63,12 @@ def test_from_an_older_version_and_a_newer_one(tmp_path: Path) -> None:
         same = upgraded(project, 0)
         assert (same["from"], same["to"], same["steps"]) == (__version__, __version__, [])
 
+        box = "box: {address: 10.120.0.3, cpus: 4, memory: 8 GiB, roles: [site-gateway]}, "
+        project.write(SPEC.replace("nodes: {", "nodes: {" + box))
+        one_more = {each["step"]: each for each in upgraded(project, 2)["steps"]}
+        assert "images" not in one_more, "no image has a rack's machine in it"
+        assert one_more["machines"]["commands"] == ["invoke converge --env lab --site rack"]
+
         applied = tmp_path / "build/lab/state/applied"
         edit(applied / "applied.json", older)
         edit(applied / "files/cluster.json", with_older_kubernetes)

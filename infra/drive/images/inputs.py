@@ -94,15 +94,18 @@ def contents(files: Files, image: str, cookbooks: Path, packer: Path) -> dict[st
     chef = {
         path: text.encode()
         for path, text in files.items()
-        if path.startswith("chef/")
-        and not path.startswith(("chef/nodes/", "chef/images/"))
-        and not path.startswith("chef/Policyfile")
+        if path.startswith("chef/") and not path.startswith("chef/images/") and concerns(path)
     }
     chef[node] = files[node].encode()
     chef |= below(cookbooks, "chef/cookbooks")
     image_files = below(packer / "checks", "image/checks") | below(packer / "files", "image/files")
     image_files["image/checks.json"] = files[f"packer/{image}/checks.json"].encode()
     return dict(sorted({**chef, **image_files}.items()))
+
+
+def concerns(path: str) -> bool:
+    """Whether a rendered file is an input of some image."""
+    return path.startswith(("packer/", "chef/")) and not path.startswith(("chef/nodes/", "chef/Policyfile"))
 
 
 def archive(members: Mapping[str, bytes]) -> bytes:
