@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Address
 from typing import Final
 
 from infra.catalogue import drivers
 from infra.checks.facts import Facts, Node
-from infra.checks.phrases import listed
 from infra.checks.registry import Finding, check
-from infra.errors import Level, Path, dotted
+from infra.errors import Level, dotted
 from infra.model.disks import installer_match
 from infra.schema import defaults
 from infra.schema.sites import SystemDisks
@@ -110,42 +108,6 @@ def router_on_lan(facts: Facts) -> Iterator[Finding]:
         if site.router is not None and site.router not in site.cidr:
             path = ("sites", name, "router")
             yield Finding(path, f"{site.router} is not in {site.cidr}", "name an address of the LAN")
-
-
-@check("SITE047", Level.WARNING, "Machines have one of two gateways as their router or resolver.")
-def one_of_two_gateways(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.physical_sites.items():
-        if site.gateway is None or site.gateway.standby is None:
-            continue
-        pair = (defaults.gateway_node(site), site.gateway.standby)
-        owners = {node.address: host for host, node in site.nodes.items() if host in pair}
-        stated: list[tuple[Path, IPv4Address | None]] = [(("router",), site.router)]
-        if len(site.resolvers) == 1:  # of several, the next one answers
-            stated.append((("resolvers", 0), site.resolvers[0]))
-        for where, address in stated:
-            if address in owners:
-                message = (
-                    f"{address} is {owners[address]} alone: it is gone when the other gateway takes over"
-                )
-                hint = f"name {site.gateway.virtual_address}, or leave it out"
-                yield Finding(("sites", name, *where), message, hint)
-
-
-@check("SITE048", Level.WARNING, "Gateways would be installed with their own virtual address as router.")
-def gateways_own_router(facts: Facts) -> Iterator[Finding]:
-    for name, site in facts.physical_sites.items():
-        gateway = site.gateway
-        if gateway is None or gateway.standby is None or not site.autoinstall:
-            continue
-        pair = [each for each in (defaults.gateway_node(site), gateway.standby) if each in site.nodes]
-        seeded = [host for host in pair if host is not None and site.nodes[host].mac is not None]
-        lost = [host for host in seeded if defaults.router_of(site, host) == gateway.virtual_address]
-        if lost:
-            message = (
-                f"{listed(lost)} would be installed with this, their own address, as router: the LAN's first "
-                "address is the default router of gateways"
-            )
-            yield Finding(("sites", name, "gateway", "virtual_address"), message, "name another free address")
 
 
 @check("SITE029", Level.WARNING, "A site has autoinstall, but no MAC address is known.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from typing import Final, Literal
 
 from infra.catalogue import drivers, endpoints, gpus, regions
@@ -41,15 +41,7 @@ from infra.resolve.transit import connected, reached
 from infra.resolve.zones import Zones, nat_owner
 from infra.schema import Spec
 from infra.schema import sites as written
-from infra.schema.defaults import (
-    gateway_node,
-    hub,
-    linked_sites,
-    region_order,
-    router_of,
-    system_disks,
-    zones_of,
-)
+from infra.schema.defaults import hub, linked_sites, region_order, system_disks, zones_of
 
 _TRAFFIC: Final[Mapping[str, Literal["ACCEPT", "REJECT", "ALL"]]] = {
     "accept": "ACCEPT",
@@ -188,12 +180,22 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
     return Gateway(
         gateway.addresses,
         numbers[asn_key(name)],
-        gateway_node(site),
+        _gateway_node(site),
         gateway.behind_nat,
         _routing(spec, gateway),
         gateway.ssh_from,
         gateway.standby,
         gateway.virtual_address if gateway.standby is not None else None,
+    )
+
+
+def _gateway_node(site: written.PhysicalSite) -> str | None:
+    """The host name of the machine that is the site's gateway; None if there is none."""
+    if site.gateway is None:
+        return None
+    role = written.NodeRole.SITE_GATEWAY
+    return site.gateway.node or next(
+        (host for host, node in sorted(site.nodes.items()) if role in node.roles), None
     )
 
 
@@ -203,7 +205,7 @@ def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
 
 def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: str) -> PhysicalNode:
     node = site.nodes[host]
-    router = router_of(site, host)
+    router = _router(site, host)
     system = system_disks(site, node)
     node_gpus = _gpus(node.gpus.model, node.gpus.count, node.gpus.driver) if node.gpus is not None else None
     if node_gpus is not None and node.gpus is not None:
@@ -251,6 +253,19 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
             gpus=node_gpus.offered if node_gpus is not None else 0,
         ),
     )
+
+
+def _router(site: written.PhysicalSite, host: str) -> IPv4Address:
+    """A node's way out of the LAN: as stated, else the gateway, by its virtual address if it is one of two;
+    else where routers mostly are."""
+    first = site.cidr[1] if site.cidr.prefixlen < 31 else site.cidr[0]
+    if site.router is not None:
+        return site.router
+    name = _gateway_node(site)
+    gateway = site.nodes.get(name) if name is not None else None
+    if site.gateway is None or gateway is None or host in (name, site.gateway.standby):
+        return first
+    return (site.gateway.virtual_address if site.gateway.standby is not None else None) or gateway.address
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address
 from itertools import combinations
 from typing import Final, Literal
 
@@ -11,7 +10,7 @@ from infra.catalogue import instances, regions
 from infra.schema.cluster import Spec
 from infra.schema.kubernetes import PriorityClass
 from infra.schema.pools import Pool
-from infra.schema.sites import AwsSite, NodeRole, PhysicalNode, PhysicalSite, SystemDisks
+from infra.schema.sites import AwsSite, PhysicalNode, PhysicalSite, SystemDisks
 
 ZONES: Final = 3
 """The number of the region's zones that a site uses by default."""
@@ -64,29 +63,6 @@ SERVERS_OF_CLIENTS: Final = 8
 def system_disks(site: PhysicalSite, node: PhysicalNode) -> SystemDisks:
     """How Ubuntu is laid out on a node: as it says, or its site."""
     return node.system or site.system
-
-
-def gateway_node(site: PhysicalSite) -> str | None:
-    """The host name of the machine that is the site's gateway; None if there is none."""
-    if site.gateway is None:
-        return None
-    able = (host for host, node in sorted(site.nodes.items()) if NodeRole.SITE_GATEWAY in node.roles)
-    return site.gateway.node or next(able, None)
-
-
-def router_of(site: PhysicalSite, host: str) -> IPv4Address:
-    """A node's way out of the LAN: as stated, else the gateway, by its virtual address if it is one of two;
-    else where routers mostly are. Of two gateways none is the other's, nor is their virtual address."""
-    first = site.cidr[1] if site.cidr.prefixlen < 31 else site.cidr[0]
-    gateway, name = site.gateway, gateway_node(site)
-    if gateway is None or name not in site.nodes:
-        return site.router or first
-    virtual = gateway.virtual_address if gateway.standby is not None else None
-    pair = [each for each in (name, gateway.standby) if each in site.nodes]
-    if host not in pair:
-        return site.router or virtual or site.nodes[name].address
-    own = (virtual, *(site.nodes[each].address for each in pair))
-    return first if site.router is None or site.router in own else site.router
 
 
 def server_prefix(clients: int) -> int:

@@ -181,19 +181,3 @@ def test_machines_of_a_lan_with_two_gateways_have_the_virtual_address_as_router(
     east, _ = resolve(load(spec).spec, Lock(), "tiny")[0].sites
     routers = {node.name: (str(node.router), [str(each) for each in node.resolvers]) for node in east.nodes}
     assert routers["node"] == ("10.200.0.1", ["10.200.0.1"])
-
-
-@pytest.mark.parametrize(
-    ("router", "of_gateways"),
-    [("10.200.0.7", "10.200.0.1"), ("10.200.0.3", "10.200.0.1"), ("10.200.0.6", "10.200.0.6")],
-)
-def test_a_gateway_of_two_is_sent_neither_to_the_other_nor_to_their_virtual_address(
-    tmp_path: Path, router: str, of_gateways: str
-) -> None:
-    _two_sites(tmp_path, standby=True)
-    file = tmp_path / "tiny.yaml"
-    text = file.read_text().replace("virtual_address: 10.200.0.1", "virtual_address: 10.200.0.7")
-    file.write_text(text.replace("10.200.0.0/24", f"10.200.0.0/24\n    router: {router}", 1))
-    east, _ = resolve(load(file).spec, Lock(), "tiny")[0].sites
-    routers = {node.name: str(node.router) for node in east.nodes}
-    assert routers == {"gate-e": of_gateways, "gate-f": of_gateways, "node": router}
