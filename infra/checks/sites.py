@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from typing import Final
 
 from infra.catalogue import drivers, gpus, regions
@@ -172,7 +173,8 @@ def gateway_unclear(facts: Facts) -> Iterator[Finding]:
         path: Path = ("sites", name, "gateway")
         if len(able) > 1:
             names = listed(node.name for node in able)
-            yield Finding(path, f"{names} all have the role site-gateway", "say which with 'node:'")
+            hint = "say which with 'node:', and which stands by, if one does, with 'standby:'"
+            yield Finding(path, f"{names} all have the role site-gateway", hint)
         elif not able and site.nodes:
             message = "no node has the role site-gateway: nothing here is set up to run strongSwan"
             yield Finding(path, message, "give a node the role, or name one with 'node:'")
@@ -237,6 +239,22 @@ def virtual_address_unused(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 path, f"{name} has one gateway", "name the second one with 'standby:', or remove this"
             )
+
+
+@check("SITE047", Level.WARNING, "Machines have one of two gateways as their router or resolver.")
+def one_of_two_gateways(facts: Facts) -> Iterator[Finding]:
+    for name, site in facts.physical_sites.items():
+        virtual = site.gateway.virtual_address if site.gateway is not None and site.gateway.standby else None
+        if virtual is None:
+            continue
+        one = {node.address: host for host, node in site.nodes.items() if NodeRole.SITE_GATEWAY in node.roles}
+        stated: list[tuple[Path, IPv4Address | None]] = [(("sites", name, "router"), site.router)]
+        if len(site.resolvers) == 1:  # of several, the next one answers
+            stated.append((("sites", name, "resolvers", 0), site.resolvers[0]))
+        for path, address in stated:
+            if address is not None and address in one:
+                message = f"{address} is {one[address]} alone, and does not move when the other takes over"
+                yield Finding(path, message, f"name {virtual}, or leave it out")
 
 
 @check("SITE014", Level.WARNING, "A node is to be the gateway of a site that has none.")

@@ -188,8 +188,8 @@ class PhysicalSite(Part):
     system: Annotated[SystemDisks, _INSTALLED] = Field(default_factory=SystemDisks)
     """How Ubuntu is laid out on their disks; a node may have its own."""
     router: Annotated[Address | None, IN_PLACE("machines that are installed from now on have it")] = None
-    """The LAN's default gateway. Default: the gateway's node; for that one itself, and at a site without,
-    the LAN's first address."""
+    """The LAN's default gateway. Default: the gateway's node, of two their virtual address; for gateways
+    themselves, and at a site without, the LAN's first address."""
     resolvers: Annotated[
         tuple[Address, ...],
         Field(max_length=3),
