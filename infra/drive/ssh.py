@@ -88,10 +88,7 @@ class Machine:
             raise UnreachedError(f"{self.name}: no answer to `{shown}` within {timeout:.0f} s") from None
         said = done.stderr.decode(errors="replace").strip()
         if done.returncode == _UNREACHED:
-            raise UnreachedError(
-                f"{self.name}: can't be reached over SSH ({_last(said) or 'no reason given'}); try: ssh "
-                f"{self.name}"
-            )
+            raise _unreached(self.name, said)
         if done.returncode:
             raise RemoteError(
                 f"{self.name}: `{shown}` failed: {_last(said) or f'exit code {done.returncode}'}",
@@ -329,9 +326,17 @@ def _refused(machine: Machine, said: str) -> UnreachedError:
     if "sudo: " in said:
         why = _last(said)
         return UnreachedError(f"{name}: the user may not use sudo there without a password ({why})")
-    return UnreachedError(
-        f"{name}: can't be reached over SSH ({_last(said) or 'no answer'}); try: ssh {name}"
-    )
+    return _unreached(name, said)
+
+
+def _unreached(name: str, said: str) -> UnreachedError:
+    hint = f"try: ssh {name}"
+    if "Could not resolve hostname" in said:
+        hint = (
+            f"DNS has {name} inside the private network; from elsewhere, give its address: `HostName` in "
+            f"~/.ssh/config or in the file that {CONFIG} names, or `invoke enroll --login USER@ADDRESS`"
+        )
+    return UnreachedError(f"{name}: can't be reached over SSH ({_last(said) or 'no answer'}); {hint}")
 
 
 def _remember(machine: Machine, confirm: Confirm) -> None:

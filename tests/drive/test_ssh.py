@@ -65,6 +65,17 @@ def test_a_connection_that_is_closed_ends_what_runs_and_opens_no_other() -> None
             remote.run("true")
 
 
+def test_without_the_name_in_dns_the_fix_is_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").touch()
+    monkeypatch.setenv(CONFIG, str(tmp_path / "config"))
+    with pytest.raises(UnreachedError) as caught, opened("titan-01.test.invalid"):
+        pass
+    assert CONFIG in str(caught.value)
+    assert "--login" in str(caught.value)
+
+
 @pytest.mark.usefixtures("config")
 def test_a_file_is_uploaded_for_root_alone(tmp_path: Path) -> None:
     source, target = tmp_path / "package.deb", tmp_path / "copy.deb"
