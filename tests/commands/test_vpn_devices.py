@@ -101,6 +101,21 @@ def test_a_key_of_the_devices_own_stays_there(lab: Meaning) -> None:
     assert enter(lab(), "ada", "laptop", key=public_key(private)).read_text() == before
 
 
+def test_a_second_profile_of_a_device_says_that_the_first_ends(
+    lab: Meaning, capsys: pytest.CaptureFixture[str]
+) -> None:
+    private = new_private_key()
+    for device, key, ends in (
+        ("", "", False),
+        ("laptop", public_key(private), False),
+        ("laptop", public_key(private), False),
+        ("laptop", "", True),
+        ("", "", True),
+    ):
+        enter(lab(), "ada", device, key=key)
+        assert ("--device" in capsys.readouterr().err) == ends
+
+
 @pytest.mark.parametrize("key", [" ", "x", "A" * 43 + "=", "ssh-ed25519 AAAA", "q" * 44])
 def test_a_key_that_is_none_is_refused(lab: Meaning, key: str) -> None:
     with pytest.raises(UsageError, match="--public-key"):

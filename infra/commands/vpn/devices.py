@@ -88,6 +88,7 @@ def profile(
     until = clock.now() + timedelta(days=pki_store.days_for(project, login))
     kept = pki_store.store(project)
     known, private = register(kept), "" if given else keys.new_private_key()
+    before = {each.full_name: each for each in known.devices() if each.valid(clock.now())}
     entered = known.add(owner, device, given or keys.public_key(private), until)
     own = keys.server_keys(kept, [each.site for each in places])
     folder = project.environment.build / "profiles" / entered.full_name.replace("@", "-")
@@ -126,6 +127,12 @@ def profile(
         key = "It lacks the private key: add yours." if given else "It is a key: hand it over safely."
         for path in written:
             say(f"{path}, good until {entered.until:%Y-%m-%d}. {key}")
+    had = before.get(entered.full_name)
+    if had is not None and had.key != entered.key:
+        note(
+            f"{entered.full_name} has had a key since {had.issued:%Y-%m-%d}: only the new one is valid now. "
+            "A further device has a profile of its own: --device NAME"
+        )
     for where, why in failed.items():
         note(f"error: {where} does not have it yet: {why}")
     if failed or not push:
