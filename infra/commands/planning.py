@@ -308,7 +308,7 @@ def _next(project: Project, changed: frozenset[str]) -> Iterable[str]:
         yield f"Destroy it: invoke destroy {environment.options}"
     if changed:
         yield (
-            f"Ready in {environment.build}/ for the gateways of {', '.join(sorted(changed))}: "
+            f"Ready in {environment.build}/ for gateways and VPN servers of {', '.join(sorted(changed))}: "
             f"invoke vpn.push {environment.options}"
         )
     if cluster.dns.public and cluster.dns.public.id is None:

@@ -60,7 +60,7 @@ def test_each_gateway_gets_its_tree_under_the_name_that_a_converge_gives_it(
     monkeypatch.setattr("infra.drive.push_tree.push", push)
     monkeypatch.setattr("infra.drive.vpn.gateways.confirm", lambda machine: None)
     kept = local_store(tmp_path, "lab")
-    assert gateway_files.prepare(lab, kept) == {"rack", "rack.standby"}
+    assert gateway_files.prepare(lab, kept) == {"rack"}, "what --site takes"
     gateway_files.bring(lab, kept, gateway_files.places(lab, ["rack"]))
     assert pushed == {
         "gate.lab.internal": ("strongswan/rack", "strongswan-rack"),

@@ -74,7 +74,7 @@ def places(project: Project, sites: Iterable[str] = ()) -> tuple[Place, ...]:
 
 
 def prepare(project: Project, kept: Store) -> frozenset[str]:
-    """Update the trees in the build folder, including secrets; returns those that changed, by ``Place.tree``.
+    """Update the trees in the build folder, including secrets; returns the sites that have one that changed.
 
     VPN servers get OpenVPN's files once there is a PKI.
     """
@@ -88,7 +88,7 @@ def prepare(project: Project, kept: Store) -> frozenset[str]:
         target, _, below = path.partition("/")
         if target in {STRONGSWAN, OPENVPN}:
             changed.add(below.partition("/")[0])
-    return frozenset(changed)
+    return frozenset(tree.partition(".")[0] for tree in changed)  # rack-a.standby
 
 
 def _keys(project: Project, kept: Store) -> list[str]:
