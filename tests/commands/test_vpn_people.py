@@ -199,7 +199,7 @@ def test_a_server_whose_list_ends_soon_is_in_plans_and_lists(
 ) -> None:
     """There are no servers: the push that brings a list is played."""
     project = lab()
-    monkeypatch.setattr("infra.drive.push_tree.push", lambda *_: ())
+    monkeypatch.setattr("infra.drive.push_tree.push", lambda *_, **_named: ())
     store = pki_store.store(project)
     gateway_files.prepare(project, store)
     servers = [place for place in gateway_files.places(project) if place.target == gateway_files.OPENVPN]
