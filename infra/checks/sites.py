@@ -241,7 +241,7 @@ def virtual_address_unused(facts: Facts) -> Iterator[Finding]:
             )
 
 
-@check("SITE047", Level.WARNING, "Machines have one of two gateways as their router or resolver.")
+@check("SITE048", Level.WARNING, "Machines have one of two gateways as their router or resolver.")
 def one_of_two_gateways(facts: Facts) -> Iterator[Finding]:
     for name, site in facts.physical_sites.items():
         virtual = site.gateway.virtual_address if site.gateway is not None and site.gateway.standby else None

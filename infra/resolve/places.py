@@ -190,13 +190,12 @@ def _gateway(spec: Spec, name: str, site: written.PhysicalSite, numbers: Mapping
 
 
 def _gateway_node(site: written.PhysicalSite) -> str | None:
-    """The host name of the machine that is the site's gateway; None if there is none."""
-    if site.gateway is None:
+    """The host name of the machine of the preferred gateway, never the standby; None if there is none."""
+    gateway, role = site.gateway, written.NodeRole.SITE_GATEWAY
+    if gateway is None:
         return None
-    role = written.NodeRole.SITE_GATEWAY
-    return site.gateway.node or next(
-        (host for host, node in sorted(site.nodes.items()) if role in node.roles), None
-    )
+    able = (host for host, node in sorted(site.nodes.items()) if role in node.roles)
+    return gateway.node or next((host for host in able if host != gateway.standby), None)
 
 
 def _routing(spec: Spec, gateway: written.Gateway) -> Routing:
@@ -256,16 +255,16 @@ def _node(spec: Spec, name: str, site: written.PhysicalSite, host: str, zone: st
 
 
 def _router(site: written.PhysicalSite, host: str) -> IPv4Address:
-    """A node's way out of the LAN: as stated, else the gateway, by its virtual address if it is one of two;
-    else where routers mostly are."""
+    """A node's default router: as stated; else the gateway, by its virtual address if the site has two; else
+    the first address of the LAN. A gateway uses neither gateway: its default route is the uplink of both."""
     first = site.cidr[1] if site.cidr.prefixlen < 31 else site.cidr[0]
-    if site.router is not None:
-        return site.router
-    name = _gateway_node(site)
-    gateway = site.nodes.get(name) if name is not None else None
-    if site.gateway is None or gateway is None or host in (name, site.gateway.standby):
-        return first
-    return (site.gateway.virtual_address if site.gateway.standby is not None else None) or gateway.address
+    gateway, name = site.gateway, _gateway_node(site)
+    standby = gateway.standby if gateway is not None else None
+    virtual = gateway.virtual_address if gateway is not None and standby is not None else None
+    addresses = [site.nodes[each].address for each in (name, standby) if each in site.nodes]
+    if host in (name, standby):
+        return first if site.router is None or site.router in (virtual, *addresses) else site.router
+    return site.router or virtual or (addresses[0] if name in site.nodes else first)
 
 
 @cache

@@ -180,4 +180,5 @@ def test_machines_of_a_lan_with_two_gateways_have_the_virtual_address_as_router(
     spec.write_text(spec.read_text().replace("    kind: physical\n", f"    kind: physical\n{stated}", 1))
     east, _ = resolve(load(spec).spec, Lock(), "tiny")[0].sites
     routers = {node.name: (str(node.router), [str(each) for each in node.resolvers]) for node in east.nodes}
-    assert routers["node"] == ("10.200.0.1", ["10.200.0.1"])
+    assert routers["node"] == ("10.200.0.4", ["10.200.0.4"])
+    assert {routers[name][0] for name in ("gate-e", "gate-f")} == {"10.200.0.1"}, "not one of themselves"
