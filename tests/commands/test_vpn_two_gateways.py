@@ -13,7 +13,8 @@ from infra.commands.vpn import gateway_files, tunnels
 from infra.drive.build_folders import Folders
 from infra.drive.machines.payload import payload, shared
 from infra.drive.outputs import keep
-from infra.errors import UsageError
+from infra.drive.ssh import Machine, RemoteError, UnreachedError
+from infra.errors import CausewayError, UsageError
 
 SPEC = """\
 version: 1
@@ -66,6 +67,36 @@ def test_each_gateway_gets_its_tree_under_the_name_that_a_converge_gives_it(
         "gate.lab.internal": ("strongswan/rack", "strongswan-rack"),
         "other.lab.internal": ("strongswan/rack.standby", "strongswan-rack"),
     }
+
+
+@pytest.mark.parametrize(
+    ("problem", "reached"),
+    [(RemoteError("nft refused it", 1), ["other"]), (UnreachedError("no route"), ["other", "gate"])],
+    ids=["refused", "unreached"],
+)
+def test_a_tree_that_the_standby_refuses_does_not_reach_the_other_gateway(
+    lab: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    problem: CausewayError,
+    reached: list[str],
+) -> None:
+    """A standby that is down takes nothing, and the other one its own."""
+    asked = []
+
+    def push(machine: Machine, *folders: object, **options: object) -> tuple[str, ...]:
+        asked.append(machine.name.partition(".")[0])
+        if asked == ["other"]:
+            raise problem
+        return ()
+
+    monkeypatch.setattr("infra.drive.push_tree.push", push)
+    monkeypatch.setattr("infra.drive.vpn.gateways.confirm", lambda machine: None)
+    kept = local_store(tmp_path, "lab")
+    gateway_files.prepare(lab, kept)
+    done = gateway_files.bring(lab, kept, gateway_files.places(lab, ["rack"]))
+    assert asked == reached
+    assert [place.tree for place, each in done.items() if not each.error] == ["rack"] * (len(reached) - 1)
 
 
 def test_a_converge_brings_the_standby_its_own_tree(lab: Project) -> None:

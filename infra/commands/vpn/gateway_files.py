@@ -47,6 +47,8 @@ class Brought:
 
     changed: tuple[str, ...] = ()
     """Paths of changed files, as the machine reports."""
+    refused: bool = False
+    """Whether the machine was reached, and did not take it."""
     error: str = ""
     """Why the push failed; empty if it succeeded."""
 
@@ -181,9 +183,11 @@ def bring(
 ) -> dict[Place, Brought]:
     """Push all trees in parallel, and call ``then`` for each that succeeded.
 
-    A machine that is down does not affect the others.
+    A machine that is down does not affect the others. Of two gateways of a site the standby is first, and the
+    preferred one keeps what it has if the standby did not take its tree: one of them works at any moment.
     """
     from infra.drive.push_tree import push
+    from infra.drive.ssh import UnreachedError
     from infra.drive.vpn import gateways, revocations
 
     if session.is_embedded(project.environment, project.cluster):
@@ -201,13 +205,26 @@ def bring(
                 revocations.record(kept, place.site, build / place.folder)
             then(place)
         except CausewayError as problem:
-            return Brought(error=str(problem))
+            return Brought(error=str(problem), refused=not isinstance(problem, UnreachedError))
         return Brought(tuple(changed))
+
+    def in_turn(group: list[Place]) -> dict[Place, Brought]:
+        done: dict[Place, Brought] = {}
+        for place in group:
+            failed = [each.machine.name for each, result in done.items() if result.refused]
+            done[place] = Brought(error=f"left as it is: {failed[0]} failed") if failed else one(place)
+        return done
 
     build = project.environment.build
     wanted = list(wanted)
+    groups: dict[tuple[str, str], list[Place]] = {}
+    for place in sorted(wanted, key=lambda each: each.tree == each.site):
+        groups.setdefault((place.target, place.site), []).append(place)
     with ThreadPoolExecutor(max_workers=16) as pool:
-        return dict(zip(wanted, pool.map(one, wanted), strict=True))
+        done = {
+            place: result for each in pool.map(in_turn, groups.values()) for place, result in each.items()
+        }
+    return {place: done[place] for place in wanted}
 
 
 def deliver(project: Project, kept: Store, sites: Iterable[str]) -> None:
