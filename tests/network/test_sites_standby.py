@@ -16,7 +16,7 @@ from network.world import Site, World, research
 GAP = 10
 """Seconds: the longest that a machine of the LAN, or of the region, may wait for the other."""
 
-VIRTUAL = "10.200.0.1"
+VIRTUAL = "10.200.0.5"
 
 _GATEWAY = "    gateway: {addresses: [198.51.100.10], asn: 65010}\n"
 _STANDBY = f"""\
