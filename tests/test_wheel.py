@@ -255,14 +255,16 @@ OLDER = "0.0.1"
 def older_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of the same tree, with a lower version."""
     folder = tmp_path_factory.mktemp("older")
-    for name in ("README.md", "LICENSE"):
+    for name in ("README.md", "LICENSE", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
     for name in ("infra", "cookbooks", "packer", "templates", "docs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".site"))
-    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    older, times = re.subn(r'(?m)^version = ".*"$', f'version = "{OLDER}"', declared)
+    declared = folder / "infra" / "__init__.py"
+    older, times = re.subn(
+        r'(?m)^__version__ = ".*"$', f'__version__ = "{OLDER}"', declared.read_text(encoding="utf-8")
+    )
     assert times == 1
-    (folder / "pyproject.toml").write_text(older, encoding="utf-8")
+    declared.write_text(older, encoding="utf-8")
     return built(folder, folder / "dist")
 
 
